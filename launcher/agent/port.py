@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``api`` may ask of the agent: one protocol and its records. No behaviour here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
+
+T = TypeVar("T")
+
+
+class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a PersistentVolumeClaim or DataVolume lies on this node.
+
+    ``path`` is a directory holding ``disk.img``, an image file, or a block device; ``shared`` says that
+    other nodes reach the same storage.
+    """
+
+    claim: str
+    path: str
+    block: bool = False
+    capacity: int = 0
+    shared: bool = False
+    access_modes: tuple[str, ...] = ()
+
+
+class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What travels beside a VMI. Values of ``secrets`` never reach a log, a status or a listing."""
+
+    secrets: dict[str, dict[str, bytes]] = {}
+    config_maps: dict[str, dict[str, bytes]] = {}
+    claims: tuple[ClaimBinding, ...] = ()
+
+
+class EventType(StrEnum):
+    """Kinds of watch events, as in Kubernetes. BOOKMARK ends the initial listing and carries no object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One change; ``version`` rises by at least 1 with each."""
+
+    type: EventType
+    version: int
+    object: T | None = None
+
+
+class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One look at a running migration, for people and progress bars. Sizes in bytes, rates per second.
+
+    ``note`` is set when the policy acted: what it did and why.
+    """
+
+    phase: str
+    elapsed_s: float
+    iteration: int = 0
+    total: int = 0
+    processed: int = 0
+    remaining: int = 0
+    bandwidth_bps: int = 0
+    dirty_rate_bps: int = 0
+    max_downtime_ms: int = 0
+    eta_s: float | None = None
+    note: str = ""
+
+
+class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
+
+    ``steps`` are the actions of the policy: (elapsed seconds, action, reason).
+    """
+
+    succeeded: bool
+    reason: str = ""
+    total_ms: int | None = None
+    downtime_ms: int | None = None
+    setup_ms: int | None = None
+    iterations: int | None = None
+    transferred: int | None = None
+    memory_total: int | None = None
+    mean_bps: int | None = None
+    steps: tuple[tuple[float, str, str], ...] = ()
+    source: str = "libvirt"
+    """Where the numbers come from: ``libvirt`` (completed-job statistics) or ``samples`` (our last poll)."""
+
+
+class MigrationView(msgspec.Struct, frozen=True, kw_only=True):
+    """A migration as the API shows it."""
+
+    object: VirtualMachineInstanceMigration
+    progress: MigrationProgress | None = None
+    report: MigrationReport | None = None
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """The node: name, versions, capabilities, the state of its connection to libvirt and its counts."""
+
+    name: str
+    version: str
+    libvirt_connected: bool
+    libvirt_reason: str
+    facts: Mapping[str, Any]
+    instances: int
+    migrations: int
+    peers: tuple[str, ...]
+
+
+class ConsoleSession(Protocol):
+    """An open serial console: bytes both ways. Closing twice is fine."""
+
+    async def read(self) -> bytes:
+        """The next bytes from the guest; empty when the console ended."""
+
+    async def write(self, data: bytes) -> None: ...
+    async def close(self) -> None: ...
+
+
+class AgentPort(Protocol):
+    """The agent as ``api`` sees it. Raises only ``launcher.errors`` classes."""
+
+    async def create_instance(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """Accept an instance (idempotent for the same uid); InvalidSpec, AlreadyExists, HostUnsupported …"""
+
+    async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
+    async def list_instances(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]: ...
+    def watch_instances(
+        self, namespace: str | None, name: str | None
+    ) -> AsyncIterator[WatchEvent[VirtualMachineInstance]]:
+        """ADDED for each present instance, a BOOKMARK, then every change; none is missed."""
+
+    async def delete_instance(
+        self, namespace: str, name: str, *, grace_period_s: int | None = None
+    ) -> VirtualMachineInstance:
+        """Begin to stop and remove an instance; returns at once, watch for DELETED."""
+
+    async def pause_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
+    async def unpause_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
+    async def instance_xml(self, namespace: str, name: str) -> str:
+        """The live domain XML."""
+
+    async def console(self, namespace: str, name: str) -> ConsoleSession: ...
+    async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
+        """The last bytes of the serial console log."""
+
+    async def create_migration(
+        self, manifest: VirtualMachineInstanceMigration, *, target: str
+    ) -> VirtualMachineInstanceMigration:
+        """Begin a migration to the peer ``target`` (a name of the configuration or ADDRESS:PORT)."""
+
+    async def get_migration(self, namespace: str, name: str) -> MigrationView: ...
+    async def list_migrations(self, namespace: str | None) -> tuple[MigrationView, ...]: ...
+    def watch_migration(self, namespace: str, name: str) -> AsyncIterator[MigrationView]:
+        """The present view, then one for each poll or change; the last one shows the end."""
+
+    def watch_migrations(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]: ...
+    async def cancel_migration(self, namespace: str, name: str) -> MigrationView: ...
+    async def node(self) -> NodeView: ...
+
+    # What a peer's agent asks (served only to peers).
+    async def prepare_migration(self, request: PrepareRequest) -> PrepareReply: ...
+    async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState: ...
+    async def migration_state(self, attempt: str) -> TargetState: ...

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rest of launcher sees of the hypervisor: records, events and one protocol. No libvirt here.
+
+``driver.py`` implements the protocol on libvirt; a fake stands in only for faults that cannot be provoked.
+All sizes are bytes, all durations seconds unless the name says otherwise. Domains are named by UUID text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class DomainState(StrEnum):
+    """virDomainState, by name."""
+
+    NOSTATE = "nostate"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    PAUSED = "paused"
+    SHUTDOWN = "shutdown"
+    SHUTOFF = "shutoff"
+    CRASHED = "crashed"
+    PMSUSPENDED = "pmsuspended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainRecord:
+    """One domain as libvirt reports it now.
+
+    ``reason`` is libvirt's name of the state's reason in lower case with dashes: ``booted``, ``user``,
+    ``migration``, ``post-copy``, ``post-copy-failed``, ``ioerror``, ``migrated``, ``destroyed`` …
+    """
+
+    uuid: str
+    name: str
+    state: DomainState
+    reason: str
+    persistent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStats:
+    """Statistics of a domain job. Absent numbers are None: libvirt leaves out what it does not know.
+
+    ``kind`` is ``none``, ``bounded``, ``unbounded``, ``completed``, ``failed`` or ``cancelled``;
+    ``operation`` names it (``migration-out``, ``migration-in``, ``backup`` …).
+    """
+
+    kind: str
+    operation: str = ""
+    time_elapsed_ms: int | None = None
+    time_elapsed_net_ms: int | None = None
+    downtime_ms: int | None = None
+    downtime_net_ms: int | None = None
+    setup_time_ms: int | None = None
+    data_total: int | None = None
+    data_processed: int | None = None
+    data_remaining: int | None = None
+    memory_total: int | None = None
+    memory_processed: int | None = None
+    memory_remaining: int | None = None
+    memory_bps: int | None = None
+    memory_dirty_rate_pages: int | None = None
+    memory_page_size: int | None = None
+    memory_iteration: int | None = None
+    memory_constant_pages: int | None = None
+    memory_normal_pages: int | None = None
+    memory_normal_bytes: int | None = None
+    memory_postcopy_requests: int | None = None
+    disk_total: int | None = None
+    disk_processed: int | None = None
+    disk_remaining: int | None = None
+    disk_bps: int | None = None
+    auto_converge_throttle: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleEvent:
+    """virDomainEventType and its detail by name, lower case with dashes: ``started``/``booted``,
+    ``suspended``/``paused``, ``resumed``/``migrated``, ``stopped``/``shutdown`` …"""
+
+    uuid: str
+    name: str
+    event: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationIterationEvent:
+    """A pre-copy pass began on the source."""
+
+    uuid: str
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCompletedEvent:
+    """A job ended; on the source of a migration ``stats`` are the final ones."""
+
+    uuid: str
+    stats: JobStats
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLifecycleEvent:
+    """The guest agent connected or went away."""
+
+    uuid: str
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IoErrorEvent:
+    """A disk error; ``reason`` is ``enospc`` or empty, ``action`` is ``none``, ``pause`` or ``report``."""
+
+    uuid: str
+    device: str
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEvent:
+    """The connection to libvirt came up (again) or went down. After ``up`` everything must be read anew."""
+
+    up: bool
+    why: str = ""
+
+
+Event = (
+    LifecycleEvent
+    | MigrationIterationEvent
+    | JobCompletedEvent
+    | AgentLifecycleEvent
+    | IoErrorEvent
+    | ConnectionEvent
+)
+
+
+class MigrateFlag(StrEnum):
+    """VIR_MIGRATE_* flags that the engine uses."""
+
+    LIVE = "live"
+    PEER2PEER = "peer2peer"
+    PERSIST_DEST = "persist-dest"
+    UNDEFINE_SOURCE = "undefine-source"
+    PAUSED = "paused"
+    NON_SHARED_INC = "non-shared-inc"
+    UNSAFE = "unsafe"
+    AUTO_CONVERGE = "auto-converge"
+    POSTCOPY = "postcopy"
+    POSTCOPY_RESUME = "postcopy-resume"
+    PARALLEL = "parallel"
+    COMPRESSED = "compressed"
+    TLS = "tls"
+    ABORT_ON_ERROR = "abort-on-error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateParams:
+    """Arguments of one peer-to-peer migration.
+
+    ``destination_uri`` is the target's libvirtd as the source's libvirtd reaches it; ``migrate_uri``
+    where the target's QEMU listens (``tcp://ADDRESS:PORT`` or ``unix:///PATH``); ``bandwidth_mib`` is
+    in MiB/s, 0 for no limit.
+    """
+
+    destination_uri: str
+    migrate_uri: str = ""
+    flags: frozenset[MigrateFlag] = frozenset()
+    destination_xml: str = ""
+    persistent_xml: str = ""
+    bandwidth_mib: int = 0
+    parallel_connections: int = 0
+    migrate_disks: tuple[str, ...] = ()
+    disks_uri: str = ""
+    compression: str = ""
+    tls_destination: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTexts:
+    """What libvirt says of the host, unparsed. Versions are libvirt's integers (9.0.0 is 9000000)."""
+
+    libvirt_version: int
+    hypervisor_version: int
+    hostname: str
+    capabilities: str
+    domain_capabilities: dict[str, str] = field(default_factory=dict)
+    """Domain capabilities XML by ``"ARCH/VIRTTYPE"``, e.g. ``x86_64/kvm`` and ``x86_64/qemu``."""
+
+
+class Hypervisor(Protocol):
+    """A connection to one libvirtd. Every call has a deadline and raises only ``launcher.errors`` classes:
+    NotFound, AlreadyExists, Conflict, WrongPhase, HostUnsupported, TimedOut, HypervisorUnavailable,
+    MigrationAborted, MigrationFailed, HypervisorError."""
+
+    @property
+    def connected(self) -> bool: ...
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call ``listener`` on the event loop for each event; returns the function that unsubscribes."""
+
+    async def start(self) -> None:
+        """Begin connecting; returns at once, the state is told by ConnectionEvents."""
+
+    async def close(self) -> None: ...
+    async def host_texts(self) -> HostTexts: ...
+    async def list_domains(self) -> tuple[DomainRecord, ...]: ...
+    async def domain(self, uuid: str) -> DomainRecord: ...
+    async def domain_xml(self, uuid: str, *, inactive: bool = False, migratable: bool = False) -> str: ...
+    async def define(self, xml: str) -> str:
+        """Define a persistent domain and return its UUID."""
+
+    async def create(self, uuid: str, *, paused: bool = False) -> None:
+        """Start a defined domain."""
+
+    async def suspend(self, uuid: str) -> None: ...
+    async def resume(self, uuid: str) -> None: ...
+    async def shutdown(self, uuid: str) -> None:
+        """Ask the guest to power off (agent if connected, then ACPI)."""
+
+    async def reset(self, uuid: str) -> None: ...
+    async def destroy(self, uuid: str, *, graceful: bool = True) -> None:
+        """End the QEMU process; a domain that is not running is a success."""
+
+    async def undefine(self, uuid: str, *, keep_nvram: bool = False) -> None:
+        """Forget a domain; one that does not exist is a success."""
+
+    async def job_stats(self, uuid: str) -> JobStats: ...
+    async def completed_job_stats(self, uuid: str) -> JobStats: ...
+    async def migrate(self, uuid: str, params: MigrateParams) -> None:
+        """Run a migration to its end; occupies its own lane, so nothing else waits for it."""
+
+    async def set_max_downtime(self, uuid: str, milliseconds: int) -> None: ...
+    async def set_max_speed(self, uuid: str, mib_per_s: int) -> None: ...
+    async def start_postcopy(self, uuid: str) -> None: ...
+    async def abort_job(self, uuid: str) -> None: ...
+    async def set_metadata(self, uuid: str, xml: str, *, prefix: str, namespace: str) -> None: ...
+    async def migration_compatible(self, xml: str) -> tuple[str, ...]:
+        """Compare the guest CPU of ``xml`` with this host; what would refuse it (empty: fine)."""

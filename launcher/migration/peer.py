@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a source agent asks of a target agent. Records and a protocol; the wire is somebody else's.
+
+Sequence of one migration (attempt = the uid of the VirtualMachineInstanceMigration):
+
+    source                                   target
+      |-- prepare(attempt, vmi, xml) --------->|  checks everything that can fail, reserves (lease), makes
+      |<------------- findings | endpoints ----|  volumes and taps; nothing is defined
+      |== libvirt peer to peer, QEMU stream ==>|  not through either agent
+      |-- finish(attempt, succeeded) --------->|  adopt the domain, or release the reservation
+      |<------------- state -------------------|
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything the target needs to judge and to prepare.
+
+    ``vmi`` is the whole object as JSON text; ``companions`` the Secrets, ConfigMaps and bindings that
+    came beside it, as JSON text; ``domain_xml`` the migratable XML of the running domain.
+    """
+
+    attempt: str
+    source_node: str
+    vmi: str
+    domain_xml: str
+    companions: str = ""
+    source_libvirt_version: int = 0
+    source_qemu_version: int = 0
+
+
+class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``findings`` not empty: refused, and nothing was left behind. Else where to migrate to."""
+
+    findings: tuple[str, ...] = ()
+    node: str = ""
+    destination_uri: str = ""
+    migrate_uri: str = ""
+    destination_xml: str = ""
+    lease_s: float = 0.0
+
+
+class TargetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the target knows of an attempt. ``domain`` is libvirt's state name or empty when there is none."""
+
+    attempt: str
+    known: bool
+    domain: str = ""
+    reason: str = ""
+    adopted: bool = False
+
+
+class Peer(Protocol):
+    """Another node's agent. Calls raise ``launcher.errors`` classes; all may be repeated."""
+
+    async def prepare(self, request: PrepareRequest) -> PrepareReply: ...
+    async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState: ...
+    async def state(self, attempt: str) -> TargetState: ...

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent chose outside of planning and hands in: random, counted, looked-up values. Plain data."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ClaimPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a claim (PersistentVolumeClaim or DataVolume of that name) lies on this node."""
+
+    path: str
+    block: bool = False
+    capacity: int = 0
+    shared: bool = False
+
+
+class Allocations(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that must not be invented by a pure function.
+
+    ``uid`` is the instance's, ``uuid`` the domain's. ``macs`` maps interface names to MAC addresses,
+    ``taps`` interface names to device names (at most 15 characters). ``cpuset`` are the pCPUs that may be
+    dedicated to this instance, ``claims`` the places of its claims. ``vsock_cid`` 0: none was allocated.
+    """
+
+    uid: str
+    uuid: str
+    macs: dict[str, str] = {}
+    taps: dict[str, str] = {}
+    cpuset: tuple[int, ...] = ()
+    claims: dict[str, ClaimPlace] = {}
+    vsock_cid: int = 0

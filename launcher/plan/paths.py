@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the files of one instance lie. The only place that spells these paths; nothing is touched here.
+
+All that an instance owns is under two directories named by its uid: one that lasts (disks, NVRAM, logs) and
+one for sockets. Volume names are unique only within an instance, so they never stand alone.
+A unix socket's path holds 107 bytes: ``run_dir`` must stay short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launcher.plan.settings import PlanSettings
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePaths:
+    """Paths of the instance ``uid`` under the two roots."""
+
+    state: str
+    run: str
+
+    @property
+    def serial_socket(self) -> str:
+        """The first serial port, a listening unix socket of QEMU."""
+        return f"{self.run}/serial0.sock"
+
+    @property
+    def serial_log(self) -> str:
+        """What the first serial port printed."""
+        return f"{self.state}/serial0.log"
+
+    @property
+    def vnc_socket(self) -> str:
+        """VNC on a unix socket."""
+        return f"{self.run}/vnc.sock"
+
+    @property
+    def downward_metrics_socket(self) -> str:
+        """The virtio-serial channel of downward metrics."""
+        return f"{self.run}/downwardmetrics.sock"
+
+    def usbredir_socket(self, index: int) -> str:
+        """USB redirection slot ``index``."""
+        return f"{self.run}/usbredir{index}.sock"
+
+    def virtiofs_socket(self, name: str) -> str:
+        """virtiofsd of the filesystem ``name``."""
+        return f"{self.run}/virtiofs-{name}.sock"
+
+    @property
+    def nvram(self) -> str:
+        """UEFI variables."""
+        return f"{self.state}/nvram.fd"
+
+    @property
+    def kernel(self) -> str:
+        """Kernel of a direct boot."""
+        return f"{self.state}/boot/kernel"
+
+    @property
+    def initrd(self) -> str:
+        """Initrd of a direct boot."""
+        return f"{self.state}/boot/initrd"
+
+    @property
+    def boot(self) -> str:
+        """Directory of the two above."""
+        return f"{self.state}/boot"
+
+    @property
+    def disks(self) -> str:
+        """Directory of all images that belong to the instance."""
+        return f"{self.state}/disks"
+
+    def overlay(self, volume: str) -> str:
+        """The qcow2 file a guest writes to: an emptyDisk, or an overlay on a read-only base."""
+        return f"{self.disks}/{volume}.qcow2"
+
+    def base(self, volume: str) -> str:
+        """The read-only base image of a containerDisk."""
+        return f"{self.disks}/{volume}.base"
+
+    def iso(self, volume: str) -> str:
+        """A generated image: cloud-init, configMap, secret, sysprep …"""
+        return f"{self.disks}/{volume}.iso"
+
+    def acpi_table(self, kind: str) -> str:
+        """A SLIC or MSDM table."""
+        return f"{self.state}/acpi/{kind}.bin"
+
+
+def instance_paths(settings: PlanSettings, uid: str) -> InstancePaths:
+    """Paths of the instance ``uid``."""
+    return InstancePaths(state=f"{settings.state_dir}/instances/{uid}", run=f"{settings.run_dir}/i/{uid}")
