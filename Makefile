@@ -23,8 +23,24 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/buf lint
+	@$(MAKE) --no-print-directory proto-check
 
 test: deps ## unit tests and tests on real nodes
 	$(BIN)/pytest
 
-.PHONY: help deps venv lint test
+# protoc finds its plugins on PATH; package launcher.v1 under proto/ lands in launcher/v1 with imports that resolve.
+PROTOS := $(sort $(wildcard proto/launcher/v1/*.proto))
+PROTOC = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto \
+	--python_out=$(1) --mypy_out=quiet:$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
+
+proto: deps ## regenerate launcher/v1 from proto/
+	@rm -f launcher/v1/*_pb2.py launcher/v1/*_pb2.pyi launcher/v1/*_pb2_grpc.py launcher/v1/*_pb2_grpc.pyi
+	$(call PROTOC,.)
+
+proto-check: ## fail when launcher/v1 is not what proto/ gives
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(call PROTOC,$$scratch) && \
+	  diff -r -x __init__.py -x __pycache__ "$$scratch/launcher/v1" launcher/v1 || \
+	  { echo "error: launcher/v1 is stale" >&2; echo "hint: run make proto and commit the result" >&2; exit 1; }
+
+.PHONY: help deps venv lint test proto proto-check
