@@ -10,6 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.migration.progress import MigrationProgress as MigrationProgress
+from launcher.migration.progress import MigrationReport as MigrationReport
 from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
 
 T = TypeVar("T")
@@ -53,45 +55,6 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     type: EventType
     version: int
     object: T | None = None
-
-
-class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One look at a running migration, for people and progress bars. Sizes in bytes, rates per second.
-
-    ``note`` is set when the policy acted: what it did and why.
-    """
-
-    phase: str
-    elapsed_s: float
-    iteration: int = 0
-    total: int = 0
-    processed: int = 0
-    remaining: int = 0
-    bandwidth_bps: int = 0
-    dirty_rate_bps: int = 0
-    max_downtime_ms: int = 0
-    eta_s: float | None = None
-    note: str = ""
-
-
-class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
-
-    ``steps`` are the actions of the policy: (elapsed seconds, action, reason).
-    """
-
-    succeeded: bool
-    reason: str = ""
-    total_ms: int | None = None
-    downtime_ms: int | None = None
-    setup_ms: int | None = None
-    iterations: int | None = None
-    transferred: int | None = None
-    memory_total: int | None = None
-    mean_bps: int | None = None
-    steps: tuple[tuple[float, str, str], ...] = ()
-    source: str = "libvirt"
-    """Where the numbers come from: ``libvirt`` (completed-job statistics) or ``samples`` (our last poll)."""
 
 
 class MigrationView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a migration tells people: one look at a running one, and the report at its end. Records only.
+
+``agent.port`` shows them under the same names.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One look at a running migration, for people and progress bars. Sizes in bytes, rates per second.
+
+    ``note`` is set when the policy acted: what it did and why.
+    """
+
+    phase: str
+    elapsed_s: float
+    iteration: int = 0
+    total: int = 0
+    processed: int = 0
+    remaining: int = 0
+    bandwidth_bps: int = 0
+    dirty_rate_bps: int = 0
+    max_downtime_ms: int = 0
+    eta_s: float | None = None
+    note: str = ""
+
+
+class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
+
+    ``steps`` are the actions of the policy: (elapsed seconds, action, reason).
+    """
+
+    succeeded: bool
+    reason: str = ""
+    total_ms: int | None = None
+    downtime_ms: int | None = None
+    setup_ms: int | None = None
+    iterations: int | None = None
+    transferred: int | None = None
+    memory_total: int | None = None
+    mean_bps: int | None = None
+    steps: tuple[tuple[float, str, str], ...] = ()
+    source: str = "libvirt"
+    """Where the numbers come from: ``libvirt`` (completed-job statistics) or ``samples`` (our last poll)."""
