@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of every configuration file of a node. Values in, text out; nothing is written here."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from launcher.host.config import Config, Libvirt, Listen, Migration, Network, Tls
+from launcher.lab.layout import NodeLayout
+
+AGENT_PORT = 7443
+"""Where an agent serves its peers, inside the lab's network."""
+
+NODE_BRIDGE = "br0"
+"""Bridge inside each node: it holds the node's address, its cable and the guests' taps."""
+
+
+def qemu_conf(layout: NodeLayout, ip: str, *, hugepages: bool) -> str:
+    """/etc/libvirt/qemu.conf. Each key is there because a node without it failed:
+
+    QEMU runs as root without confinement in a container that has neither AppArmor nor udev; files are
+    written directly because no virtlogd runs; without ``migration_host`` a peer is told the bare host
+    name; cgroups are off because two nodes would share (and leave behind) the same groups.
+    """
+    mounted = f'hugetlbfs_mount = "{layout.hugepages}"\n' if hugepages else 'hugetlbfs_mount = ""\n'
+    return (
+        'user = "root"\n'
+        'group = "root"\n'
+        'security_driver = "none"\n'
+        "remember_owner = 0\n"
+        "namespaces = [ ]\n"
+        "cgroup_controllers = [ ]\n"
+        'stdio_handler = "file"\n'
+        'swtpm_user = "root"\n'
+        'swtpm_group = "root"\n'
+        f'migration_host = "{ip}"\n'
+        'migration_address = "0.0.0.0"\n'
+    ) + mounted
+
+
+def libvirtd_conf(layout: NodeLayout, ip: str) -> str:
+    """/etc/libvirt/libvirtd.conf: a unix socket in the node's folder, TCP inside the lab's network only."""
+    return (
+        f'host_uuid = "{uuid.uuid5(uuid.NAMESPACE_URL, str(layout.root))}"\n'
+        "listen_tls = 0\n"
+        "listen_tcp = 1\n"
+        'auth_tcp = "none"\n'
+        f'listen_addr = "{ip}"\n'
+        'unix_sock_rw_perms = "0700"\n'
+        'auth_unix_rw = "none"\n'
+        'auth_unix_ro = "none"\n'
+        f'log_outputs = "3:file:{layout.libvirtd_log}"\n'
+    )
+
+
+def hosts(addresses: Mapping[str, str]) -> str:
+    """/etc/hosts: every node by its name."""
+    return "127.0.0.1 localhost\n" + "".join(f"{ip} {name}\n" for name, ip in addresses.items())
+
+
+def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pki: Path) -> Config:
+    """The configuration of the agent of node ``name``; ``addresses`` are those of all nodes."""
+    own = addresses[name]
+    return Config(
+        node=name,
+        allow_emulation=True,
+        log_format="logfmt",
+        listen=Listen(socket=str(layout.agent_socket), tcp=f"{own}:{AGENT_PORT}"),
+        tls=Tls(certificate=f"{pki}/{name}.crt", key=f"{pki}/{name}.key", ca=f"{pki}/ca.crt"),
+        libvirt=Libvirt(migration_uri="qemu+tcp://{address}/system"),
+        migration=Migration(address=own),
+        network=Network(bridge=NODE_BRIDGE),
+        peers={other: f"{ip}:{AGENT_PORT}" for other, ip in addresses.items() if other != name},
+    )
+
+
+def toml(config: Config) -> str:
+    """``config`` as TOML: first the plain keys, then one table for each section."""
+    plain: list[str] = []
+    tables: list[str] = []
+    for key, value in msgspec.to_builtins(config).items():
+        if isinstance(value, dict):
+            tables += ["", f"[{key}]", *(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items())]
+        else:
+            plain.append(f"{key} = {json.dumps(value)}")
+    return "\n".join([*plain, *tables]) + "\n"

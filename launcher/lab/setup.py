@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shell script that turns fresh namespaces into a node: mounts, host name, addresses. Text only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from launcher.lab.conf import NODE_BRIDGE
+from launcher.lab.layout import BINDS, NodeLayout
+from launcher.lab.switch import NODE_INTERFACE
+
+TCP_RETRIES = 3
+"""net.ipv4.tcp_retries2: a cut cable is noticed after 3.5 s; libvirtd would hang for 15 min."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSetup:
+    """What the script depends on besides the folder."""
+
+    name: str
+    ip: str
+    hosts: Path
+    hugepages: bool
+    hide_kvm: bool
+    cgroups: bool
+
+
+def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
+    """The lines, in order; each must succeed."""
+    lines = [f"hostname {quote(setup.name)}"]
+    for folder, target in BINDS:
+        lines += [f"mkdir -p {target}", _bind(layout.root / folder, target)]
+    lines.append(_bind(setup.hosts, "/etc/hosts"))
+    # Nobody inside may ask the machine's services for anything: libvirtd would register guests with machined.
+    lines += [
+        f"if [ -d {bus} ]; then mount -t tmpfs tmpfs {bus}; fi" for bus in ("/run/dbus", "/run/systemd")
+    ]
+    lines += _sysfs(layout, cgroups=setup.cgroups)
+    if setup.hugepages:
+        lines.append(f"mount -t hugetlbfs hugetlbfs {quote(str(layout.hugepages))}")
+    if setup.hide_kvm:
+        # A regular file on a read-only mount: even root's access(2) for writing fails, so that libvirtd,
+        # QEMU and the agent all find KVM absent (an empty device would be found and probed each time).
+        lines += [_bind(layout.no_kvm, "/dev/kvm"), "mount -o remount,bind,ro /dev/kvm"]
+    return lines + _network(setup.ip)
+
+
+def _bind(source: Path, target: str) -> str:
+    return f"mount --bind {quote(str(source))} {quote(target)}"
+
+
+def _sysfs(layout: NodeLayout, *, cgroups: bool) -> list[str]:
+    """A fresh sysfs shows this network namespace's links (libvirt and the agent read /sys/class/net)."""
+    mount = "mount -t sysfs sysfs /sys"
+    if not cgroups:
+        return [mount]
+    aside = quote(str(layout.root / "cgroup"))
+    return [
+        f"mount --rbind /sys/fs/cgroup {aside}",
+        mount,
+        f"mount --rbind {aside} /sys/fs/cgroup",
+        f"umount -l {aside}",
+    ]
+
+
+def _network(ip: str) -> list[str]:
+    """The node's address sits on a bridge, so that guests' taps can join the nodes' network."""
+    return [
+        f"ip link add {NODE_BRIDGE} type bridge stp_state 0 forward_delay 0",
+        f"ip link set {NODE_INTERFACE} master {NODE_BRIDGE} up",
+        f"ip addr add {ip}/24 dev {NODE_BRIDGE}",
+        f"ip link set {NODE_BRIDGE} up",
+        "ip link set lo up",
+        f"echo {TCP_RETRIES} > /proc/sys/net/ipv4/tcp_retries2",
+        "echo 1 > /proc/sys/net/ipv4/ip_forward",
+    ]

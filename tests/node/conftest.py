@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for tests on real nodes: each test process has labs of its own, so tests can run in parallel.
+
+A test that stops daemons, cuts cables or caps rates must undo it or ask for labs of its own: ``fresh_lab``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from launcher.lab.lab import Lab, missing
+from launcher.lab.node import Node
+
+
+@pytest.fixture(scope="session")
+def needs_nodes() -> None:
+    """Skips, with the reason, where no node can run."""
+    reason = missing()
+    if reason:
+        pytest.skip(f"no real nodes: {reason}")
+
+
+@pytest.fixture(scope="session")
+def lab(needs_nodes: None) -> Iterator[Lab]:
+    """Nodes ``a`` and ``b`` with libvirtd and without agents, shared by all tests of this process."""
+    with Lab(names=("a", "b")) as made:
+        made.node("a")
+        made.node("b")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def node_a(lab: Lab) -> Node:
+    """Node ``a`` of ``lab``."""
+    return lab.node("a")
+
+
+@pytest.fixture(scope="session")
+def node_b(lab: Lab) -> Node:
+    """Node ``b`` of ``lab``."""
+    return lab.node("b")
+
+
+@pytest.fixture(scope="module")
+def lab_with_agents(needs_nodes: None) -> Iterator[Lab]:
+    """Nodes ``a`` and ``b`` of a lab of the module's own, each with libvirtd and agent."""
+    with Lab(names=("a", "b")) as made:
+        made.start_agents()
+        yield made
+
+
+@pytest.fixture
+def fresh_lab(needs_nodes: None) -> Iterator[Callable[..., Lab]]:
+    """Makes labs that only this test uses, with the nodes named; each is closed at the end."""
+    with ExitStack() as stack:
+
+        def make(*names: str) -> Lab:
+            return stack.enter_context(Lab(names=names or ("a", "b")))
+
+        yield make
