@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths to the fields of an object, written as Kubernetes writes them. Knows nothing about any schema."""
+
+from __future__ import annotations
+
+import msgspec
+
+# How a finding about the whole text, which has no field, names its place.
+WHOLE = "manifest"
+# A key of a map comes from the user; a path shows no more of it than this.
+_LONGEST_SEGMENT = 120
+
+
+class FieldPath(msgspec.Struct, frozen=True, gc=False):
+    """A path such as ``spec.domain.devices.disks[0].disk.bus`` or ``metadata.labels[app]``.
+
+    Built from ``ROOT`` with ``/`` for fields and ``[]`` for list positions and map keys::
+
+        disks = ROOT / "spec" / "domain" / "devices" / "disks"
+        str(disks[0] / "name")  # "spec.domain.devices.disks[0].name"
+        str((ROOT / "metadata" / "labels")["app"])  # "metadata.labels[app]"
+
+    ``segment`` is the last part as it is written, with its dot or brackets. Making one is cheap: the
+    text is only put together by ``str``.
+    """
+
+    parent: FieldPath | None = None
+    segment: str = ""
+
+    def __truediv__(self, name: str) -> FieldPath:
+        return FieldPath(self, "." + name[:_LONGEST_SEGMENT])
+
+    def __getitem__(self, key: int | str) -> FieldPath:
+        return FieldPath(self, f"[{key if isinstance(key, int) else key[:_LONGEST_SEGMENT]}]")
+
+    def __str__(self) -> str:
+        return "".join(reversed(self.segments())).removeprefix(".") or WHOLE
+
+    def segments(self) -> list[str]:
+        """The parts as they are written, the last first."""
+        parts = []
+        here: FieldPath | None = self
+        while here is not None:
+            if here.segment:
+                parts.append(here.segment)
+            here = here.parent
+        return parts
+
+
+ROOT = FieldPath()
