@@ -50,7 +50,7 @@ class GrpcPeer:
             source_libvirt_version=request.source_libvirt_version,
             source_qemu_version=request.source_qemu_version,
         )
-        reply = await _answer(self._stub.PrepareMigration(message, timeout=timeout_s, metadata=METADATA))
+        reply = await self._answer(self._stub.PrepareMigration(message, timeout=timeout_s, metadata=METADATA))
         return PrepareReply(
             findings=tuple(reply.findings),
             node=reply.node,
@@ -65,18 +65,26 @@ class GrpcPeer:
     ) -> TargetState:
         """Tell the target how it ended."""
         message = pb.FinishMigrationRequest(attempt=attempt, succeeded=succeeded, reason=reason)
-        reply = await _answer(self._stub.FinishMigration(message, timeout=timeout_s, metadata=METADATA))
+        reply = await self._answer(self._stub.FinishMigration(message, timeout=timeout_s, metadata=METADATA))
         return _state(reply.state)
 
     async def state(self, attempt: str, *, timeout_s: float = STATE_TIMEOUT_S) -> TargetState:
         """What the target knows of the attempt."""
         message = pb.GetMigrationStateRequest(attempt=attempt)
-        reply = await _answer(self._stub.GetMigrationState(message, timeout=timeout_s, metadata=METADATA))
+        reply = await self._answer(
+            self._stub.GetMigrationState(message, timeout=timeout_s, metadata=METADATA)
+        )
         return _state(reply.state)
 
     async def close(self) -> None:
         """Close the channel; calls under way end as cancelled."""
         await self._channel.close()
+
+    async def _answer(self, call: Awaitable[Reply]) -> Reply:
+        try:
+            return await call
+        except grpc.aio.AioRpcError as failure:
+            raise error_of(failure, self.target) from failure
 
 
 class Peers:
@@ -118,13 +126,6 @@ class Peers:
         peers, self._open = list(self._open.values()), {}
         for peer in peers:
             await peer.close()
-
-
-async def _answer(call: Awaitable[Reply]) -> Reply:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as failure:
-        raise error_of(failure) from failure
 
 
 def _state(state: pb.TargetState) -> TargetState:

@@ -13,8 +13,8 @@ from launcher.rpc import status as rpc_status
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
-def error_of(failure: grpc.RpcError) -> LauncherError:
-    """The error that the server raised, or the class for what the transport reports."""
+def error_of(failure: grpc.RpcError, target: str) -> LauncherError:
+    """The error that the server at ``target`` raised, or the class for what the transport reports."""
     code = (
         failure.code() if isinstance(failure, grpc.Call | grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
     )
@@ -25,6 +25,8 @@ def error_of(failure: grpc.RpcError) -> LauncherError:
                 return rpc_status.decode(Status.FromString(value))
             except DecodeError:
                 break  # somebody else's idea of details: the code is still good
+    if code == grpc.StatusCode.UNAVAILABLE:
+        text = f"cannot reach launcherd at {target}: {text}"
     return rpc_status.by_code(code.name, text or code.name)
 
 

@@ -8,6 +8,7 @@ asks the same of the caller.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,6 +41,8 @@ LIMIT_KEY = "launcher-status-limit"
 """Request metadata in which a client says how many bytes of a status it accepts."""
 
 _MESSAGE_LIMIT = 600
+
+_PLACED = re.compile(r"line (\d{1,9}), column (\d{1,9}): (.*)", re.DOTALL)
 
 
 def encode(error: LauncherError, *, request_id: str = "", limit: int = DETAILS_LIMIT) -> Status:
@@ -229,13 +232,11 @@ def _find(details: Iterable[AnyMessage], wanted: Kind) -> Kind:
 
 
 def _violation_of(wire: BadRequest.FieldViolation) -> Violation:
-    line = column = None
-    message = wire.description
-    place, found, rest = message.partition(": ")
-    words = place.replace(",", "").split()
-    if found and len(words) == 4 and words[0] == "line" and words[2] == "column":
-        line, column, message = int(words[1]), int(words[3]), rest
-    return Violation(field=wire.field, type=wire.reason, message=message, line=line, column=column)
+    placed = _PLACED.fullmatch(wire.description)
+    if placed is None:
+        return Violation(field=wire.field, type=wire.reason, message=wire.description)
+    line, column, message = placed.groups()
+    return Violation(field=wire.field, type=wire.reason, message=message, line=int(line), column=int(column))
 
 
 def _plain(cls: Callable[..., LauncherError]) -> Callable[[_Received], LauncherError]:
