@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
 from lxml import etree
-from lxml.etree import _Element as Element
 
 from launcher.errors import InvalidSpec, Violation
 
 # Everything that is not a Char of XML 1.0 (section 2.2), plus DEL and the C1 controls.
 _FORBIDDEN = re.compile("[^\t\n\r -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+Element: TypeAlias = etree._Element
 Attribute = str | int | None
 Child = Element | str | int | None
 

@@ -58,7 +58,7 @@ AMD64 = ArchTraits(
     hint_dedicated=True,
     nic_rom=True,
     pcie=True,
-    firmware_dir="/usr/share/OVMF",
+    firmware_dir="/usr/share/edk2/ovmf",
 )
 
 ARM64 = ArchTraits(

@@ -267,7 +267,6 @@ class VMPlan(Part, frozen=True, kw_only=True):
     clock: ClockPlan | None = None
     launch_security: LaunchSecurityPlan | None = None
     lifecycle: LifecyclePlan = LifecyclePlan()
-    commandline: tuple[str, ...] = ()
     steps: tuple[AnyStep, ...] = ()
 
 

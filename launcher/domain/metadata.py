@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``<metadata>``: our own element, by which a domain is known to be ours and whose it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lxml import etree
+
+from launcher.domain.element import E, Element, text
+from launcher.plan.model import VMPlan
+
+NAMESPACE = "https://launcher.dev/vmi/1.0"
+PREFIX = "launcher"
+
+
+def metadata(plan: VMPlan) -> Iterator[Element]:
+    """uid, namespace and name of the instance."""
+    yield E("metadata", instance(plan.identity.uid, plan.identity.namespace, plan.identity.name))
+
+
+def instance(uid: str, namespace: str, name: str) -> Element:
+    """The element that libvirt keeps for us; it stands alone in calls that replace it."""
+    node = etree.Element(f"{{{NAMESPACE}}}vmi", nsmap={PREFIX: NAMESPACE})
+    for tag, value in (("uid", uid), ("namespace", namespace), ("name", name)):
+        etree.SubElement(node, f"{{{NAMESPACE}}}{tag}").text = text(value, where=tag)
+    return node

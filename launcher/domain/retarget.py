@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source's migratable domain XML -> the XML for its destination, by an ordered list of small transforms.
+
+Pure. What a guest can see stays as it is; only names and places on the host are exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from launcher.domain.cputune import cputune_element
+from launcher.domain.element import E, Element, to_text
+from launcher.domain.numatune import numatune_element
+from launcher.domain.read import alias_of
+from launcher.domain.reading import parse
+from launcher.plan.model import CPUTune, NumaTune
+
+# Attributes of devices that hold paths on the host.
+_PATH_ATTRIBUTES = ("file", "path", "socket", "dev", "dir")
+_PATH_TEXTS = ("os/loader", "os/nvram", "os/kernel", "os/initrd", "os/acpi/table")
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """What the destination calls things.
+
+    ``taps`` gives tap devices by interface name (its alias without prefix); ``paths`` replaces path prefixes,
+    first match wins; ``cputune`` and ``numatune`` are those of the destination's own plan, None for a
+    guest without any.
+    """
+
+    taps: dict[str, str] = {}
+    paths: tuple[tuple[str, str], ...] = ()
+    cputune: CPUTune | None = None
+    numatune: NumaTune | None = None
+
+
+Transform = Callable[[Element, Destination], None]
+
+
+def retarget(xml: str, destination: Destination) -> str:
+    """Domain XML for ``destination``.
+
+    Raises:
+        InvalidRequest: ``xml`` is no domain XML.
+    """
+    root = parse(xml, what="domain XML", tag="domain")
+    for transform in TRANSFORMS:
+        transform(root, destination)
+    return to_text(root)
+
+
+def rename_taps(root: Element, destination: Destination) -> None:
+    """Each interface gets the destination's tap device."""
+    for interface in root.iterfind("devices/interface"):
+        tap = destination.taps.get(alias_of(interface))
+        target = interface.find("target")
+        if tap is None:
+            continue
+        if target is None:
+            interface.append(E("target", dev=tap, managed="no"))
+        else:
+            target.set("dev", tap)
+
+
+def move_paths(root: Element, destination: Destination) -> None:
+    """Sockets, logs, disks and firmware variables lie where the destination keeps them."""
+    for node in root.iterfind("devices//*"):
+        for name in _PATH_ATTRIBUTES:
+            value = node.get(name)
+            if value is not None:
+                node.set(name, _moved(value, destination))
+    for path in _PATH_TEXTS:
+        for node in root.iterfind(path):
+            if node.text:
+                node.text = _moved(node.text, destination)
+
+
+def replace_pins(root: Element, destination: Destination) -> None:
+    """The source's pCPUs mean nothing here."""
+    _replace(root, "cputune", cputune_element(destination.cputune) if destination.cputune else None)
+
+
+def replace_numa_placement(root: Element, destination: Destination) -> None:
+    """Neither do its NUMA cells."""
+    _replace(root, "numatune", numatune_element(destination.numatune) if destination.numatune else None)
+
+
+TRANSFORMS: tuple[Transform, ...] = (rename_taps, move_paths, replace_pins, replace_numa_placement)
+
+
+def _moved(path: str, destination: Destination) -> str:
+    for old, new in destination.paths:
+        if path == old or path.startswith(f"{old}/"):
+            return new + path.removeprefix(old)
+    return path
+
+
+def _replace(root: Element, tag: str, new: Element | None) -> None:
+    """Put ``new`` where ``tag`` was; drop the old one when there is no new."""
+    old = root.find(tag)
+    if old is not None and new is not None:
+        root.replace(old, new)
+    elif old is not None:
+        root.remove(old)
+    elif new is not None:
+        root.append(new)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``<sysinfo>``: SMBIOS strings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.domain.element import E, Element
+from launcher.plan.model import Entry, VMPlan
+
+
+def sysinfo(plan: VMPlan) -> Iterator[Element]:
+    """System and chassis strings; blocks without strings are left out."""
+    yield E(
+        "sysinfo",
+        _block("system", plan.sysinfo.system),
+        _block("chassis", plan.sysinfo.chassis),
+        type="smbios",
+    )
+
+
+def _block(tag: str, entries: tuple[Entry, ...]) -> Element | None:
+    if not entries:
+        return None
+    return E(tag, *(E("entry", entry.value, name=entry.name) for entry in entries))
