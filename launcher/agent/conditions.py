@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conditions of an instance's status: which hold now, and since when. Pure.
+
+As in KubeVirt, a condition that does not hold is absent; only Ready, LiveMigratable and Synchronized are
+also shown as False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from launcher.agent import lifecycle
+from launcher.agent.records import FINAL, InstanceRecord
+from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.spec.model import VirtualMachineInstanceCondition as Condition
+
+_PAUSES = {
+    "user": ("PausedByUser", "the guest is paused by a user"),
+    "ioerror": ("PausedIOError", "the guest is paused by an I/O error"),
+}
+
+
+def conditions(
+    record: InstanceRecord, observed: DomainRecord | None, findings: tuple[tuple[str, str], ...]
+) -> Iterator[Condition]:
+    """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration."""
+    yield _ready(record, observed)
+    if record.phase == "Running":
+        if findings:
+            reason, message = findings[0]
+            text = "; ".join(text for _, text in findings) if len(findings) > 1 else message
+            yield Condition(type="LiveMigratable", status="False", reason=reason, message=text)
+        else:
+            yield Condition(type="LiveMigratable", status="True")
+    pause = _pause(record, observed)
+    if pause is not None:
+        yield Condition(type="Paused", status="True", reason=pause[0], message=pause[1])
+    if record.agent_connected and record.phase == "Running":
+        yield Condition(type="AgentConnected", status="True")
+    if record.plan.identity.virt == "qemu":
+        yield Condition(
+            type="SoftwareEmulation", status="True", message="the guest runs by emulation, without KVM"
+        )
+    if record.sync_error:
+        yield Condition(
+            type="Synchronized", status="False", reason="FailedSync", message=record.sync_error
+        )
+
+
+def since(new: Iterable[Condition], old: Iterable[Condition], *, now: str) -> tuple[Condition, ...]:
+    """Give each new condition its transition time: kept while the status is the same, else ``now``."""
+    times = {(c.type, c.status): c.last_transition_time for c in old}
+    dated = []
+    for condition in new:
+        at = times.get((condition.type, condition.status)) or now
+        dated.append(
+            Condition(
+                type=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+                last_transition_time=at,
+            )
+        )
+    return tuple(dated)
+
+
+def _ready(record: InstanceRecord, observed: DomainRecord | None) -> Condition:
+    if record.phase in FINAL:
+        return Condition(type="Ready", status="False", reason="GuestNotRunning", message="the guest ended")
+    if record.desired == "deleted":
+        return Condition(type="Ready", status="False", reason="Terminating", message="being deleted")
+    if lifecycle.alive(observed) and observed is not None and observed.state is not DomainState.PAUSED:
+        return Condition(type="Ready", status="True")
+    return Condition(type="Ready", status="False", reason="GuestNotRunning", message="the guest does not run")
+
+
+def _pause(record: InstanceRecord, observed: DomainRecord | None) -> tuple[str, str] | None:
+    if observed is None or observed.state is not DomainState.PAUSED:
+        return None
+    if record.user_paused:
+        return _PAUSES["user"]
+    if record.outgoing and observed.reason in {"migration", "post-copy"}:
+        return ("PausedByMigrationMonitor", "the guest is paused by its migration")
+    return _PAUSES.get(observed.reason)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All instances of the node: accept, find, delete, pause. What happens to one is its machine's affair."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from launcher.agent.allocate import allocate
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.machine import Machine, Services
+from launcher.agent.port import Companions, WatchEvent
+from launcher.agent.records import FINAL, InstanceRecord, Transition
+from launcher.agent.settings import defaults_settings, plan_settings
+from launcher.agent.status import show
+from launcher.agent.supervisor import Supervisor
+from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
+from launcher.host.boot import boot_id
+from launcher.host.clock import utc_now
+from launcher.host.config import Config
+from launcher.hypervisor.port import DomainState
+from launcher.plan.make import make_plan
+from launcher.spec.defaults import apply_defaults
+from launcher.spec.model import ObjectMeta, VirtualMachineInstance
+from launcher.spec.rules import check
+
+KIND = "VirtualMachineInstance"
+PAUSE_TIMEOUT_S = 15.0
+_UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # it names directories
+
+
+class Instances:
+    """The machines by ``namespace/name``."""
+
+    def __init__(
+        self, config: Config, services: Services, facts: HostFacts, supervisor: Supervisor
+    ) -> None:
+        self._config = config
+        self._services = services
+        self._facts = facts
+        self._supervisor = supervisor
+        self._machines: dict[str, Machine] = {}
+        self._creating = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Take up every instance of the store; libvirt tells the rest."""
+        for record in await self._services.store.instances():
+            self._start(record)
+
+    def machines(self) -> tuple[Machine, ...]:
+        """All machines."""
+        return tuple(self._machines.values())
+
+    def records(self) -> tuple[InstanceRecord, ...]:
+        """All records."""
+        return tuple(machine.record for machine in self._machines.values())
+
+    def by_uuid(self, domain_uuid: str) -> Machine | None:
+        """The machine of a domain."""
+        return next((m for m in self.machines() if m.record.plan.identity.uuid == domain_uuid), None)
+
+    def find(self, namespace: str, name: str) -> Machine:
+        """The machine of an instance that lives here; raises NotFound."""
+        machine = self._machines.get(f"{namespace}/{name}")
+        if machine is None or machine.gone or machine.record.incoming:
+            raise NotFound(KIND, f"{namespace}/{name}")
+        return machine
+
+    def wake_all(self) -> None:
+        """Let every machine look again."""
+        for machine in self.machines():
+            machine.wake()
+
+    async def draft(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, uid: str
+    ) -> InstanceRecord:
+        """Validate and plan an instance without accepting it.
+
+        Raises:
+            InvalidSpec, HostUnsupported, HypervisorUnavailable, AlreadyExists (the UUID is another's).
+        """
+        violations = check(manifest)
+        if violations:
+            raise InvalidSpec(violations)
+        facts = await self._facts.get()
+        defaulted = apply_defaults(manifest, defaults_settings(self._config, facts))
+        allocations = allocate(defaulted, companions, uid=uid, facts=facts, others=self.records())
+        taken = self.by_uuid(allocations.uuid)
+        if taken is not None and taken.record.uid != uid:
+            raise AlreadyExists("domain UUID", allocations.uuid, hint=f"it is that of {taken.record.key}")
+        plan = make_plan(defaulted, facts, allocations, plan_settings(self._config))
+        now = utc_now()
+        return InstanceRecord(
+            uid=uid,
+            namespace=plan.identity.namespace,
+            name=plan.identity.name,
+            manifest=manifest,
+            defaulted=defaulted,
+            plan=plan,
+            allocations=allocations,
+            companions=companions,
+            created=now,
+            boot_id=boot_id(),
+            user_paused=manifest.spec.start_strategy == "Paused",
+            transitions=(Transition(phase="Pending", at=now),),
+        )
+
+    async def create(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
+    ) -> VirtualMachineInstance:
+        """Accept an instance; the same object (same uid) twice is the same as once."""
+        async with self._creating:
+            named = _identified(manifest)
+            metadata = named.metadata or ObjectMeta()
+            key = f"{metadata.namespace}/{metadata.name}"
+            present = self._machines.get(key)
+            if present is not None and not present.gone:
+                asked = manifest.metadata.uid if manifest.metadata is not None else None
+                if asked and asked == present.record.uid and not present.record.incoming:
+                    return self._shown(present.record.key)
+                raise AlreadyExists(KIND, key, hint=_clash(present.record))
+            record = await self.draft(named, companions, uid=metadata.uid or "")
+            if dry_run:
+                now = record.created
+                return show(record, None, node=self._config.node_name, now=now, before=None)
+            await self.adopt(record)
+            return self._shown(key)
+
+    async def adopt(self, record: InstanceRecord) -> Machine:
+        """Take up an instance that was accepted here or is being brought here."""
+        await self._services.store.save_instance(record)
+        machine = self._start(record)
+        await machine.update(lambda present: present)
+        return machine
+
+    async def get(self, namespace: str, name: str) -> VirtualMachineInstance:
+        """The object as the API shows it."""
+        return self._shown(self.find(namespace, name).record.key)
+
+    async def list(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]:
+        """All objects of a namespace (None: of all)."""
+        objects = [o for o in self._services.hub.all() if _in_namespace(o, namespace)]
+        return tuple(sorted(objects, key=_sort_key))
+
+    def watch(self, namespace: str | None, name: str | None) -> AsyncIterator[WatchEvent[VirtualMachineInstance]]:
+        """The present objects, then every change."""
+        return self._services.hub.watch(
+            lambda o: _in_namespace(o, namespace)
+            and (name is None or (o.metadata is not None and o.metadata.name == name))
+        )
+
+    async def delete(
+        self, namespace: str, name: str, *, grace_period_s: int | None
+    ) -> VirtualMachineInstance:
+        """Begin to stop and remove an instance."""
+        machine = self.find(namespace, name)
+
+        def change(record: InstanceRecord) -> InstanceRecord:
+            grace = record.grace_period_s if grace_period_s is None else grace_period_s
+            deleted_at = record.deleted_at or utc_now()
+            metadata = msgspec.structs.replace(
+                record.manifest.metadata or ObjectMeta(), deletion_timestamp=deleted_at
+            )
+            return msgspec.structs.replace(
+                record,
+                desired="deleted",
+                deleted_at=deleted_at,
+                grace_period_s=grace,
+                manifest=msgspec.structs.replace(record.manifest, metadata=metadata),
+            )
+
+        record = await machine.update(change)
+        return self._shown(record.key)
+
+    async def set_paused(self, namespace: str, name: str, *, paused: bool) -> VirtualMachineInstance:
+        """Pause or unpause the vCPUs; returns when libvirt says so.
+
+        Raises:
+            WrongPhase: not running, being deleted, or migrating. TimedOut: libvirt did not follow in 15 s.
+        """
+        machine = self.find(namespace, name)
+        record = machine.record
+        verb = "paused" if paused else "unpaused"
+        if record.phase != "Running" or record.desired == "deleted":
+            raise WrongPhase(f"{record.key} cannot be {verb}: its phase is {record.phase}, it must be Running")
+        if record.outgoing:
+            raise WrongPhase(
+                f"{record.key} cannot be {verb} while it migrates", hint="wait for the migration, or cancel it"
+            )
+        await machine.update(lambda r: msgspec.structs.replace(r, user_paused=paused))
+        wanted = {DomainState.PAUSED} if paused else {DomainState.RUNNING, DomainState.BLOCKED}
+        await machine.until(
+            lambda m: (m.observed is not None and m.observed.state in wanted) or m.record.phase in FINAL,
+            timeout_s=PAUSE_TIMEOUT_S,
+        )
+        return self._shown(record.key)
+
+    def _start(self, record: InstanceRecord) -> Machine:
+        machine = Machine(self._services, record)
+        self._machines[record.key] = machine
+        self._supervisor.keep(lambda: self._drive(machine), name=f"instance {record.key}")
+        return machine
+
+    async def _drive(self, machine: Machine) -> None:
+        await machine.run()
+        if self._machines.get(machine.record.key) is machine:
+            del self._machines[machine.record.key]
+
+    def _shown(self, key: str) -> VirtualMachineInstance:
+        shown = self._services.hub.get(key)
+        if shown is None:
+            raise NotFound(KIND, key)
+        return shown
+
+
+def _identified(manifest: VirtualMachineInstance) -> VirtualMachineInstance:
+    """The manifest with namespace, uid and creation time filled in, and without a status."""
+    metadata = manifest.metadata or ObjectMeta()
+    uid = metadata.uid or str(uuid.uuid4())
+    if not _UID.fullmatch(uid):
+        message = "accepted are 1 to 63 letters, digits and dashes, such as a UUID"
+        raise InvalidSpec([Violation(field="metadata.uid", type="FieldValueInvalid", value=uid[:80], message=message)])
+    name = metadata.name or f"{metadata.generate_name}{uid[:5]}"
+    filled = msgspec.structs.replace(
+        metadata,
+        name=name,
+        namespace=metadata.namespace or "default",
+        uid=uid,
+        creation_timestamp=metadata.creation_timestamp or utc_now(),
+    )
+    return msgspec.structs.replace(manifest, metadata=filled, status=None)
+
+
+def _clash(record: InstanceRecord) -> str:
+    if record.incoming:
+        return "a migration is bringing an instance of that name here"
+    if record.desired == "deleted":
+        return "it is being deleted; wait until it is gone"
+    return "delete it first, or choose another name"
+
+
+def _in_namespace(shown: VirtualMachineInstance, namespace: str | None) -> bool:
+    return namespace is None or (shown.metadata is not None and shown.metadata.namespace == namespace)
+
+
+def _sort_key(shown: VirtualMachineInstance) -> Iterable[str]:
+    metadata = shown.metadata or ObjectMeta()
+    return (metadata.namespace or "", metadata.name or "")

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One instance's live object: a task that looks, asks ``reconcile`` and performs. The only writer of its record.
+
+Everything that concerns the instance (requests, libvirt events, timers) only wakes the task; what to do is
+always decided from the record and from libvirt's present answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from launcher.agent import reconcile as do
+from launcher.agent.records import InstanceRecord, Moment, Transition
+from launcher.agent.resources import Resources
+from launcher.agent.status import show
+from launcher.agent.store import Store
+from launcher.agent.watch import Hub
+from launcher.domain.build import build
+from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut
+from launcher.host.boot import boot_id, boot_seconds
+from launcher.host.clock import utc_now
+from launcher.host.logging import get_logger
+from launcher.hypervisor.port import DomainRecord, Hypervisor
+from launcher.spec.model import VirtualMachineInstance
+
+log = get_logger(__name__)
+
+RETRY_MIN_S = 1.0
+RETRY_MAX_S = 60.0
+"""Back-off between attempts after an error; each attempt starts from a fresh look."""
+MAX_ACTIONS_A_PASS = 16
+"""More actions in a row without a pause would mean that reconcile and the world disagree for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What machines share."""
+
+    node: str
+    hypervisor: Hypervisor
+    store: Store
+    resources: Resources
+    hub: Hub[VirtualMachineInstance]
+
+
+class Machine:
+    """The instance of ``record``. Run ``run()`` as a task; it ends when the instance is forgotten."""
+
+    def __init__(self, services: Services, record: InstanceRecord) -> None:
+        self._services = services
+        self._record = record
+        self._observed: DomainRecord | None = None
+        self._known = False
+        self._wake = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._changed = asyncio.Condition()
+        self._gone = asyncio.Event()
+        self._retries = 0
+        self._shutdown_at: float | None = None
+        self._resume_at: float | None = None
+        self._resumes = 0
+
+    @property
+    def record(self) -> InstanceRecord:
+        """What is remembered now."""
+        return self._record
+
+    @property
+    def observed(self) -> DomainRecord | None:
+        """The domain as it was seen last."""
+        return self._observed
+
+    @property
+    def gone(self) -> bool:
+        """Whether the instance was forgotten."""
+        return self._gone.is_set()
+
+    async def wait_gone(self) -> None:
+        """Wait until the instance is forgotten."""
+        await self._gone.wait()
+
+    def wake(self) -> None:
+        """Look again soon."""
+        self._wake.set()
+
+    async def until(self, reached: Callable[[Machine], bool], *, timeout_s: float) -> None:
+        """Wait until ``reached`` holds or the instance is gone; raises TimedOut."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: self.gone or reached(self))
+        except TimeoutError:
+            why = self._record.sync_error or "the domain did not reach the state"
+            raise TimedOut(f"{self._record.key}: {why} within {timeout_s:.0f} s") from None
+
+    async def update(
+        self, change: Callable[[InstanceRecord], InstanceRecord], *, wake: bool = True
+    ) -> InstanceRecord:
+        """Change the record; it is on disk and published when this returns, and looked at next.
+
+        Raises:
+            NotFound: the instance was forgotten meanwhile.
+        """
+        async with self._lock:
+            if self.gone:
+                raise NotFound("VirtualMachineInstance", self._record.key)
+            record = change(self._record)
+            if record != self._record:
+                await self._services.store.save_instance(record)
+                self._record = record
+            await self._publish()
+        if wake:
+            self.wake()
+        return record
+
+    async def _note(self, **changes: object) -> None:
+        await self.update(lambda record: msgspec.structs.replace(record, **changes), wake=False)
+
+    async def forget(self) -> None:
+        """Release all that the instance owns and drop it; the domain must be gone by then."""
+        await self._services.resources.release(self._record.uid)
+        async with self._lock:
+            await self._services.store.forget_instance(self._record.uid)
+            self._gone.set()
+            self._services.hub.remove(self._record.key, self._show())
+        async with self._changed:
+            self._changed.notify_all()
+        self.wake()
+
+    async def run(self) -> None:
+        """Look, decide, act, until the instance is forgotten."""
+        while not self.gone:
+            self._wake.clear()
+            pause_s = await self._pass()
+            if self.gone:
+                return
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _pass(self) -> float | None:
+        """One look and what follows from it; returns the seconds until the next look (None: when woken)."""
+        try:
+            for _ in range(MAX_ACTIONS_A_PASS):
+                if not await self._look():
+                    return None
+                decision = do.reconcile(self._record, self._observed, now=_now(), efforts=self._efforts())
+                if not decision.actions:
+                    await self._succeeded()
+                    return decision.look_again_s
+                for action in decision.actions:
+                    await self._perform(action)
+                if self.gone or decision.look_again_s is not None:
+                    return decision.look_again_s
+        except HypervisorUnavailable:
+            return None  # the connection's return wakes every machine
+        except (LauncherError, TimeoutError) as error:
+            return await self._failed(error)
+        return RETRY_MIN_S
+
+    async def _look(self) -> bool:
+        if not self._services.hypervisor.connected:
+            return False
+        try:
+            self._observed = await self._services.hypervisor.domain(self._record.plan.identity.uuid)
+        except NotFound:
+            self._observed = None
+        self._known = True
+        await self._publish()
+        return True
+
+    async def _perform(self, action: do.Action) -> None:
+        uuid = self._record.plan.identity.uuid
+        hypervisor = self._services.hypervisor
+        fields = {"vmi": self._record.key, "uid": self._record.uid}
+        log.info("doing %s", type(action).__name__.lower(), extra=fields)
+        match action:
+            case do.Prepare():
+                await self._services.resources.make(self._record.plan.steps)
+                await self._note(prepared=True)
+            case do.Define():
+                await hypervisor.define(build(self._record.plan))
+            case do.Start(paused=paused):
+                await hypervisor.create(uuid, paused=paused)
+            case do.Suspend():
+                await hypervisor.suspend(uuid)
+            case do.Resume():
+                self._resume_at, self._resumes = time.monotonic(), self._resumes + 1
+                await hypervisor.resume(uuid)
+            case do.Shutdown():
+                await self._shutdown(uuid)
+            case do.Destroy():
+                await hypervisor.destroy(uuid, graceful=self._retries == 0)
+            case do.Undefine():
+                await hypervisor.undefine(uuid)
+            case do.Release():
+                await self.forget()
+            case do.Enter(phase=phase, reason=reason, message=message):
+                await self.update(lambda record: enter(record, phase, reason, message), wake=False)
+
+    async def _shutdown(self, uuid: str) -> None:
+        began = self._record.shutdown_began
+        if began is None or began.boot_id != boot_id():
+            await self._note(shutdown_began=_now())
+        self._shutdown_at = time.monotonic()
+        await self._services.hypervisor.shutdown(uuid)
+
+    async def _succeeded(self) -> None:
+        self._retries = 0
+        if self._record.sync_error:
+            await self._note(sync_error="")
+
+    async def _failed(self, error: BaseException) -> float:
+        delay_s = min(RETRY_MIN_S * 2**self._retries, RETRY_MAX_S)
+        self._retries += 1
+        text = str(error) or type(error).__name__
+        log.warning(
+            "cannot reconcile: %s",
+            text,
+            extra={"vmi": self._record.key, "uid": self._record.uid, "retry_s": delay_s},
+        )
+        await self._note(sync_error=text)
+        return delay_s
+
+    def _efforts(self) -> do.Efforts:
+        now = time.monotonic()
+        return do.Efforts(
+            shutdown_ago_s=None if self._shutdown_at is None else now - self._shutdown_at,
+            resume_ago_s=None if self._resume_at is None else now - self._resume_at,
+            resumes=self._resumes,
+        )
+
+    async def _publish(self) -> None:
+        if not self._record.incoming and not self.gone:
+            self._services.hub.set(self._record.key, self._show())
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _show(self) -> VirtualMachineInstance:
+        return show(
+            self._record,
+            self._observed,
+            node=self._services.node,
+            now=utc_now(),
+            before=self._services.hub.get(self._record.key),
+        )
+
+
+def enter(record: InstanceRecord, phase: str, reason: str = "", message: str = "") -> InstanceRecord:
+    """The record in another phase, with the time of the transition."""
+    if record.phase == phase:
+        return record
+    return msgspec.structs.replace(
+        record,
+        phase=phase,
+        reason=reason,
+        message=message,
+        transitions=(*record.transitions, Transition(phase=phase, at=utc_now())),
+    )
+
+
+def _now() -> Moment:
+    return Moment(boot_id=boot_id(), seconds=boot_seconds())

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an instance can be migrated live, every reason against, and which disks must be copied. Pure.
+
+Reasons are those of the API's LiveMigratable condition.
+"""
+
+from __future__ import annotations
+
+from launcher.agent.records import InstanceRecord
+from launcher.plan.devices.model import DiskPlan
+from launcher.plan.steps import CreateImage, FetchContainerDisk
+
+Finding = tuple[str, str]
+
+
+def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
+    """(reason, message) of everything that forbids a live migration; empty: it can be migrated."""
+    plan = record.plan
+    findings: list[Finding] = []
+    if plan.devices.hostdevs:
+        names = ", ".join(device.name for device in plan.devices.hostdevs)
+        findings.append(("HostDeviceNotLiveMigratable", f"host devices stay on their host: {names}"))
+    if plan.launch_security is not None:
+        kind = plan.launch_security.type
+        reason = "TDXNotLiveMigratable" if kind == "tdx" else "SEVNotLiveMigratable"
+        findings.append((reason, f"guests under {kind} launch security cannot be migrated"))
+    if plan.features.hyperv_mode == "passthrough":
+        findings.append(("HypervPassthroughNotLiveMigratable", "hypervPassthrough depends on this host"))
+    local = [disk.name for disk in plan.devices.disks if _stays(record, disk)]
+    if local:
+        findings.append(("DisksNotLiveMigratable", f"volumes that only this node reaches: {', '.join(local)}"))
+    if plan.devices.filesystems:
+        names = ", ".join(filesystem.name for filesystem in plan.devices.filesystems)
+        findings.append(("VirtIOFSNotLiveMigratable", f"virtiofs shares stay on their host: {names}"))
+    return tuple(findings)
+
+
+def disks_to_copy(record: InstanceRecord) -> tuple[str, ...]:
+    """Targets (``vda`` …) of the writable disks whose file the agent made on this node alone."""
+    own = {step.path for step in record.plan.steps if isinstance(step, CreateImage) and not step.keep}
+    return tuple(
+        disk.target
+        for disk in record.plan.devices.disks
+        if disk.source is not None and disk.source.path in own and not disk.readonly
+    )
+
+
+def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
+    """A user's file or device (hostDisk, claim) that was not said to be shared."""
+    if disk.source is None:
+        return False
+    made = (s.path for s in record.plan.steps if isinstance(s, CreateImage | FetchContainerDisk) and not _kept(s))
+    if disk.source.path in made:
+        return False
+    volume = next((v for v in record.defaulted.spec.volumes if v.name == disk.name), None)
+    if volume is None:
+        return False
+    if volume.host_disk is not None:
+        return not volume.host_disk.shared
+    claim = None
+    if volume.persistent_volume_claim is not None:
+        claim = volume.persistent_volume_claim.claim_name
+    elif volume.data_volume is not None:
+        claim = volume.data_volume.name
+    place = record.allocations.claims.get(claim) if claim is not None else None
+    return place is None or not place.shared
+
+
+def _kept(step: CreateImage | FetchContainerDisk) -> bool:
+    return isinstance(step, CreateImage) and step.keep

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of one node: what ``api`` talks to. Starts and stops the parts; each request goes to its part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from launcher import __version__
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.instances import Instances
+from launcher.agent.machine import Services
+from launcher.agent.migrations import Migrations
+from launcher.agent.port import (
+    Companions,
+    ConsoleSession,
+    MigrationView,
+    NodeView,
+    WatchEvent,
+)
+from launcher.agent.resources import Resources
+from launcher.agent.store import Store
+from launcher.agent.supervisor import Supervisor
+from launcher.agent.watch import Hub
+from launcher.console.relay import Consoles
+from launcher.errors import HypervisorUnavailable, LauncherError, Unavailable, WrongPhase
+from launcher.host.config import Config
+from launcher.host.files import read_tail
+from launcher.host.logging import get_logger
+from launcher.hypervisor.port import AgentLifecycleEvent, ConnectionEvent, Event, Hypervisor
+from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.network.executor import NetworkExecutor
+from launcher.plan.paths import instance_paths
+from launcher.agent.settings import plan_settings
+from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
+from launcher.storage.executor import StorageExecutor
+
+log = get_logger(__name__)
+
+MAX_LOG_TAIL_BYTES = 1 << 20
+
+
+class NodeAgent:
+    """Implements ``AgentPort``. ``start`` first; ``stop`` leaves every guest alone."""
+
+    def __init__(self, config: Config, hypervisor: Hypervisor, store: Store) -> None:
+        self._config = config
+        self._hypervisor = hypervisor
+        self._store = store
+        self._supervisor = Supervisor()
+        self._facts = HostFacts(config, hypervisor)
+        state_dir = Path(config.state_dir)
+        services = Services(
+            node=config.node_name,
+            hypervisor=hypervisor,
+            store=store,
+            resources=Resources(store, storage=StorageExecutor(state_dir), network=NetworkExecutor()),
+            hub=Hub[VirtualMachineInstance](),
+        )
+        self._services = services
+        self._instances = Instances(config, services, self._facts, self._supervisor)
+        self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
+        self._consoles = Consoles()
+        self._down_reason = "connecting"
+
+    async def start(self) -> None:
+        """Take up what the store remembers and begin to follow libvirt."""
+        _make_roots(self._config)
+        self._hypervisor.subscribe(self._on_event)
+        await self._instances.load()
+        await self._migrations.load()
+        await self._hypervisor.start()
+        self._supervisor.keep(self._read_all, name="periodic read")
+
+    async def stop(self) -> None:
+        """Stop all tasks. Guests, their files and running migrations go on without the agent."""
+        self._services.hub.close()
+        await self._migrations.close()
+        await self._supervisor.stop()
+        await self._hypervisor.close()
+        await self._store.close()
+
+    # Instances.
+
+    async def create_instance(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._instances.create(manifest, companions, dry_run=dry_run)
+
+    async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._instances.get(namespace, name)
+
+    async def list_instances(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]:
+        """See ``AgentPort``."""
+        return await self._instances.list(namespace)
+
+    def watch_instances(
+        self, namespace: str | None, name: str | None
+    ) -> AsyncIterator[WatchEvent[VirtualMachineInstance]]:
+        """See ``AgentPort``."""
+        return self._instances.watch(namespace, name)
+
+    async def delete_instance(
+        self, namespace: str, name: str, *, grace_period_s: int | None = None
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``; a migration away is cancelled first."""
+        await self._migrations.cancel_of(self._instances.find(namespace, name))
+        return await self._instances.delete(namespace, name, grace_period_s=grace_period_s)
+
+    async def pause_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._instances.set_paused(namespace, name, paused=True)
+
+    async def unpause_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._instances.set_paused(namespace, name, paused=False)
+
+    async def instance_xml(self, namespace: str, name: str) -> str:
+        """See ``AgentPort``."""
+        return await self._hypervisor.domain_xml(self._instances.find(namespace, name).record.plan.identity.uuid)
+
+    async def console(self, namespace: str, name: str) -> ConsoleSession:
+        """See ``AgentPort``."""
+        record = self._instances.find(namespace, name).record
+        if record.plan.devices.serial is None:
+            raise WrongPhase(f"{record.key} has no serial console", hint="autoattachSerialConsole is false")
+        return await self._consoles.attach(record.plan.devices.serial.socket)
+
+    async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
+        """See ``AgentPort``."""
+        record = self._instances.find(namespace, name).record
+        path = Path(instance_paths(plan_settings(self._config), record.uid).serial_log)
+        return await asyncio.to_thread(read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES))
+
+    # Migrations.
+
+    async def create_migration(
+        self, manifest: VirtualMachineInstanceMigration, *, target: str
+    ) -> VirtualMachineInstanceMigration:
+        """See ``AgentPort``."""
+        return await self._migrations.create(manifest, target=target)
+
+    async def get_migration(self, namespace: str, name: str) -> MigrationView:
+        """See ``AgentPort``."""
+        return self._migrations.get(namespace, name)
+
+    async def list_migrations(self, namespace: str | None) -> tuple[MigrationView, ...]:
+        """See ``AgentPort``."""
+        return self._migrations.list(namespace)
+
+    def watch_migration(self, namespace: str, name: str) -> AsyncIterator[MigrationView]:
+        """See ``AgentPort``."""
+        return self._migrations.watch_one(namespace, name)
+
+    def watch_migrations(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]:
+        """See ``AgentPort``."""
+        return self._migrations.watch_all(namespace)
+
+    async def cancel_migration(self, namespace: str, name: str) -> MigrationView:
+        """See ``AgentPort``."""
+        return await self._migrations.cancel(namespace, name)
+
+    async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
+        """See ``AgentPort``."""
+        return await self._migrations.incoming.prepare(request)
+
+    async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState:
+        """See ``AgentPort``."""
+        return await self._migrations.incoming.finish(attempt, succeeded=succeeded, reason=reason)
+
+    async def migration_state(self, attempt: str) -> TargetState:
+        """See ``AgentPort``."""
+        return await self._migrations.incoming.state(attempt)
+
+    # The node.
+
+    async def node(self) -> NodeView:
+        """See ``AgentPort``."""
+        facts: dict[str, object] = {}
+        if self._hypervisor.connected:
+            try:
+                facts = msgspec.to_builtins(await self._facts.get())
+            except Unavailable as error:
+                self._down_reason = str(error)
+        return NodeView(
+            name=self._config.node_name,
+            version=__version__,
+            libvirt_connected=self._hypervisor.connected,
+            libvirt_reason="" if self._hypervisor.connected else self._down_reason,
+            facts=facts,
+            instances=sum(1 for record in self._instances.records() if not record.incoming),
+            migrations=self._migrations.running(),
+            peers=tuple(sorted(self._config.peers)),
+        )
+
+    # What drives it.
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case ConnectionEvent(up=True):
+                self._down_reason = ""
+                log.info("connected to libvirt")
+                self._facts.forget()
+                self._instances.wake_all()
+                self._supervisor.spawn(self._reap(), name="reaper")
+            case ConnectionEvent(why=why):
+                self._down_reason = why
+                log.warning("no connection to libvirt", extra={"why": why})
+            case AgentLifecycleEvent(uuid=uuid, connected=connected):
+                machine = self._instances.by_uuid(uuid)
+                if machine is not None:
+                    work = machine.update(lambda r: msgspec.structs.replace(r, agent_connected=connected))
+                    self._supervisor.spawn(_quietly(work), name="guest agent")
+            case _:
+                machine = self._instances.by_uuid(event.uuid)
+                if machine is not None:
+                    machine.wake()
+        self._migrations.on_event(event)
+
+    async def _reap(self) -> None:
+        living = frozenset(record.uid for record in self._instances.records())
+        try:
+            swept = await self._services.resources.reap(living)
+        except (LauncherError, TimeoutError) as error:
+            log.warning("cannot remove what belongs to nobody: %s", error)
+            return
+        if swept:
+            log.info("removed what belonged to nobody", extra={"owners": ",".join(swept)})
+
+    async def _read_all(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.reconcile_interval_s)
+            self._instances.wake_all()
+
+
+async def _quietly(work: object) -> None:
+    try:
+        await work  # type: ignore[misc]
+    except (LauncherError, HypervisorUnavailable):
+        return  # the instance was forgotten meanwhile
+
+
+def _make_roots(config: Config) -> None:
+    # QEMU runs as another user: it must be able to pass through, and to see nothing but its own.
+    for path in (Path(config.state_dir), Path(config.state_dir, "instances"), Path(config.run_dir, "i")):
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o711)
+    Path(config.run_dir).chmod(0o711)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Desired against observed: what to do next for one instance. Pure; ``machine`` performs what it says.
+
+The function is level-triggered: it looks at what is, not at what happened, so an agent that was killed at any
+point comes back to the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launcher.agent import lifecycle
+from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase
+from launcher.hypervisor.port import DomainRecord, DomainState
+
+SHUTDOWN_RESEND_S = 5.0
+"""A booting guest loses the first ACPI power button; KubeVirt resends after at most 5 s."""
+IO_RESUME_MIN_S = 10.0
+IO_RESUME_MAX_S = 180.0
+"""Back-off between attempts to resume a guest that an I/O error paused (10 s to 3 min, as KubeVirt)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make the plan's steps (files, taps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """Define the domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the defined domain."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Pause the vCPUs because the user wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let the vCPUs run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Ask the guest to power off; the first time starts the grace period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """End the QEMU process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undefine:
+    """Make libvirt forget the domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Undo the journalled steps and forget the instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Enter a phase."""
+
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+
+
+Action = Prepare | Define | Start | Suspend | Resume | Shutdown | Destroy | Undefine | Release | Enter
+
+
+@dataclass(frozen=True, slots=True)
+class Efforts:
+    """What was tried lately, in seconds before now; None: not yet."""
+
+    shutdown_ago_s: float | None = None
+    resume_ago_s: float | None = None
+    resumes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now, in order, and when to look again if nothing happens."""
+
+    actions: tuple[Action, ...] = ()
+    look_again_s: float | None = None
+
+
+def reconcile(
+    record: InstanceRecord, observed: DomainRecord | None, *, now: Moment, efforts: Efforts
+) -> Decision:
+    """Compare and decide. ``observed`` is None when libvirt does not know the domain."""
+    if record.incoming or record.outgoing:
+        return Decision()  # the domain is the migration's until it ends
+    if record.moved_to:
+        return _leave(observed)
+    if record.desired == "deleted":
+        return _delete(record, observed, now=now, efforts=efforts)
+    verdict = lifecycle.judge(record, observed, boot_id=now.boot_id)
+    if verdict.phase != record.phase:
+        return Decision((Enter(verdict.phase, verdict.reason, verdict.message),))
+    if record.phase in FINAL:
+        return _finish(observed)
+    if not record.prepared:
+        return Decision((Prepare(),))
+    if record.phase == "Pending":
+        return Decision((Enter("Scheduled"),))
+    if observed is None:
+        return Decision((Define(),))
+    if not lifecycle.alive(observed):
+        return Decision((Start(paused=record.user_paused),))
+    return _settle_pause(record, observed, efforts)
+
+
+def _finish(observed: DomainRecord | None) -> Decision:
+    if observed is None:
+        return Decision()
+    if lifecycle.alive(observed):
+        return Decision((Destroy(),))
+    return Decision((Undefine(),))
+
+
+def _leave(observed: DomainRecord | None) -> Decision:
+    """The instance lives on another node. A domain that runs here is never ended: somebody must look."""
+    if observed is None:
+        return Decision((Release(),))
+    return Decision() if lifecycle.alive(observed) else Decision((Undefine(),))
+
+
+def _settle_pause(record: InstanceRecord, observed: DomainRecord, efforts: Efforts) -> Decision:
+    if record.user_paused:
+        return Decision((Suspend(),)) if observed.state is DomainState.RUNNING else Decision()
+    if observed.state is not DomainState.PAUSED:
+        return Decision()
+    if observed.reason == "ioerror":
+        wait_s = min(IO_RESUME_MIN_S * 2**efforts.resumes, IO_RESUME_MAX_S)
+        ago_s = efforts.resume_ago_s
+        if efforts.resumes and ago_s is not None and ago_s < wait_s:
+            return Decision(look_again_s=wait_s - ago_s)
+        return Decision((Resume(),), look_again_s=wait_s)
+    if observed.reason in {"user", "unknown", "starting-up"}:
+        return Decision((Resume(),))
+    return Decision()  # migration, save, dump, snapshot …: whoever paused it resumes it
+
+
+def _delete(
+    record: InstanceRecord, observed: DomainRecord | None, *, now: Moment, efforts: Efforts
+) -> Decision:
+    if observed is None:
+        return Decision((Release(),))
+    if not lifecycle.alive(observed):
+        return Decision((Undefine(),))
+    grace_s = lifecycle.grace_period_s(record)
+    began = record.shutdown_began
+    waited_s = now.seconds - began.seconds if began and began.boot_id == now.boot_id else 0.0
+    if grace_s <= 0 or waited_s >= grace_s:
+        return Decision((Destroy(),))
+    left_s = grace_s - waited_s
+    pause_s = min(SHUTDOWN_RESEND_S, left_s)
+    if began is None or efforts.shutdown_ago_s is None:
+        return Decision((Shutdown(),), look_again_s=pause_s)
+    if efforts.shutdown_ago_s < SHUTDOWN_RESEND_S or observed.state is DomainState.SHUTDOWN:
+        return Decision(look_again_s=min(left_s, max(0.1, SHUTDOWN_RESEND_S - efforts.shutdown_ago_s)))
+    return Decision((Shutdown(),), look_again_s=pause_s)

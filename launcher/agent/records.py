@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent remembers: one record per instance, outgoing migration and incoming migration. Plain data.
+
+The store keeps these as JSON. libvirt is the truth about what runs; a record is the truth about what was
+asked for, what this node decided and how far it got.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from launcher.agent.port import Companions
+from launcher.plan.allocations import Allocations
+from launcher.plan.model import VMPlan
+from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.model.migration import VirtualMachineInstanceMigrationState
+
+Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown"]
+FINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase and when it was entered (RFC 3339)."""
+
+    phase: str
+    at: str
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """A point on the boot clock that survives the agent but not the host: seconds since boot, and which boot."""
+
+    boot_id: str
+    seconds: float
+
+
+class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One instance on this node.
+
+    ``manifest`` is what the user wrote (with uid and creation time filled in), ``plan`` what this node
+    decided. ``desired`` is what the agent drives towards. ``incoming`` names the migration attempt that
+    brings the instance here, ``outgoing`` the one that takes it away: while one is set, the domain is the
+    migration's. ``user_paused`` is the user's wish and outlives the agent.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    manifest: VirtualMachineInstance
+    defaulted: VirtualMachineInstance
+    plan: VMPlan
+    allocations: Allocations
+    companions: Companions = Companions()
+    created: str
+    boot_id: str
+    phase: Phase = "Pending"
+    reason: str = ""
+    message: str = ""
+    transitions: tuple[Transition, ...] = ()
+    desired: Literal["running", "deleted"] = "running"
+    user_paused: bool = False
+    grace_period_s: int | None = None
+    deleted_at: str = ""
+    shutdown_began: Moment | None = None
+    prepared: bool = False
+    agent_connected: bool = False
+    sync_error: str = ""
+    incoming: str = ""
+    outgoing: str = ""
+    moved_to: str = ""
+    migration_state: VirtualMachineInstanceMigrationState | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The instance as the API shows it: the manifest with its defaults and a status built from what is known. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.agent.conditions import conditions, since
+from launcher.agent.migratability import disks_to_copy, migration_findings
+from launcher.agent.records import InstanceRecord
+from launcher.hypervisor.port import DomainRecord
+from launcher.plan.context import vcpu_topology
+from launcher.plan.devices.model import DiskPlan
+from launcher.spec.model import (
+    CPUTopology,
+    Machine,
+    MemoryStatus,
+    VirtualMachineInstance,
+    VirtualMachineInstanceNetworkInterface,
+    VirtualMachineInstancePhaseTransitionTimestamp,
+    VirtualMachineInstanceStatus,
+    VolumeStatus,
+)
+from launcher.spec.quantity import Quantity
+
+
+def show(
+    record: InstanceRecord,
+    observed: DomainRecord | None,
+    *,
+    node: str,
+    now: str,
+    before: VirtualMachineInstance | None,
+) -> VirtualMachineInstance:
+    """Build the object; ``before`` is what was shown last and lends its transition times."""
+    old = before.status.conditions if before is not None and before.status is not None else ()
+    status = VirtualMachineInstanceStatus(
+        phase=record.phase,
+        reason=record.reason or None,
+        node_name=record.moved_to or node,
+        conditions=since(conditions(record, observed, migration_findings(record)), old, now=now),
+        phase_transition_timestamps=tuple(
+            VirtualMachineInstancePhaseTransitionTimestamp(phase=t.phase, phase_transition_timestamp=t.at)
+            for t in record.transitions
+        ),
+        interfaces=_interfaces(record),
+        volume_status=tuple(_volume(disk) for disk in record.plan.devices.disks if disk.source is not None),
+        migration_state=record.migration_state,
+        migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
+        machine=Machine(type=record.plan.boot.machine),
+        current_cpu_topology=_topology(record),
+        memory=_memory(record),
+        qos_class=qos_class(record.manifest),
+    )
+    return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)
+
+
+def qos_class(vmi: VirtualMachineInstance) -> str:
+    """The Kubernetes quality of service: Guaranteed, Burstable or BestEffort."""
+    resources = vmi.spec.domain.resources
+    requests = resources.requests if resources is not None else {}
+    limits = resources.limits if resources is not None else {}
+    if all(
+        name in limits and (name not in requests or requests[name] == limits[name])
+        for name in ("cpu", "memory")
+    ):
+        return "Guaranteed"
+    return "Burstable" if requests or limits or vmi.spec.domain.memory is not None else "BestEffort"
+
+
+def _interfaces(record: InstanceRecord) -> tuple[VirtualMachineInstanceNetworkInterface, ...]:
+    return tuple(
+        VirtualMachineInstanceNetworkInterface(
+            name=interface.name,
+            mac=interface.mac,
+            info_source="domain",
+            queue_count=interface.queues or 1,
+            link_state="down" if interface.link_down else "up",
+            pod_interface_name=interface.tap,
+        )
+        for interface in record.plan.devices.interfaces
+    )
+
+
+def _volume(disk: DiskPlan) -> VolumeStatus:
+    return VolumeStatus(name=disk.name, target=disk.target)
+
+
+def _topology(record: InstanceRecord) -> CPUTopology:
+    topology = vcpu_topology(record.defaulted)
+    return CPUTopology(sockets=topology.sockets, cores=topology.cores, threads=topology.threads)
+
+
+def _memory(record: InstanceRecord) -> MemoryStatus:
+    size = Quantity(str(record.plan.memory.size))
+    return MemoryStatus(guest_at_boot=size, guest_current=size, guest_requested=size)

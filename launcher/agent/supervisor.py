@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the agent's tasks: starts them, logs one that dies of a bug, and cancels all at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from launcher.host.logging import get_logger
+
+log = get_logger(__name__)
+
+
+RESTART_MIN_S = 1.0
+RESTART_MAX_S = 60.0
+
+
+class Supervisor:
+    """Owner of background tasks. A task that raises is a bug: it is logged with its stack, the rest goes on."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run ``work`` until it ends or the agent stops."""
+
+        async def once() -> None:
+            await _guard(work, name)
+
+        return self._own(once(), name)
+
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> asyncio.Task[None]:
+        """Run ``work``; if it dies of a bug, run it again after 1 s, 2 s … at most 60 s."""
+        return self._own(_again(work, name), name)
+
+    async def stop(self) -> None:
+        """Cancel every task and wait for them."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _guard(work: Coroutine[Any, Any, None], name: str) -> bool:
+    try:
+        await work
+    except Exception:
+        log.exception("a task of the agent died", extra={"task": name})
+        return False
+    return True
+
+
+async def _again(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    delay_s = RESTART_MIN_S
+    while not await _guard(work(), name):
+        await asyncio.sleep(delay_s)
+        delay_s = min(delay_s * 2, RESTART_MAX_S)

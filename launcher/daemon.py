@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""launcherd: the composition root. Builds every part, runs until told to stop, shuts down in reverse order.
+
+SIGTERM and SIGINT stop the agent and leave guests, their files and running migrations alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from launcher import __version__
+from launcher.agent.node import NodeAgent
+from launcher.agent.store import Store
+from launcher.api.server import ApiServer
+from launcher.errors import LauncherError
+from launcher.host import config as configuration
+from launcher.host import systemd
+from launcher.host.config import Config
+from launcher.host.logging import get_logger, setup_logging
+from launcher.hypervisor.driver import LibvirtHypervisor
+
+log = get_logger("launcher.daemon")
+
+DEFAULT_CONFIG = Path("/etc/launcher/launcherd.toml")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help=f"Configuration file [default: {DEFAULT_CONFIG} if it exists].",
+)
+@click.version_option(__version__, prog_name="launcherd")
+def main(path: Path | None) -> None:
+    """The agent that runs the virtual machines of this node."""
+    if path is None and DEFAULT_CONFIG.exists():
+        path = DEFAULT_CONFIG
+    try:
+        config = configuration.load(path)
+        setup_logging(config.log_format, config.log_level)
+        asyncio.run(serve(config))
+    except LauncherError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(1)
+
+
+async def serve(config: Config) -> None:
+    """Run the agent until a signal."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    async with contextlib.AsyncExitStack() as stack:
+        store = await Store.open(Path(config.state_dir) / "launcher.db")
+        hypervisor = LibvirtHypervisor(config.libvirt.uri, call_timeout_s=config.libvirt.call_timeout_s)
+        agent = NodeAgent(config, hypervisor, store)
+        stack.push_async_callback(agent.stop)
+        await agent.start()
+        server = ApiServer(agent, config.listen, config.tls)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        watchdog = asyncio.create_task(_feed_watchdog())
+        stack.callback(watchdog.cancel)
+        systemd.notify("READY=1", f"STATUS=serving on {config.listen.socket}")
+        log.info("ready", extra={"node": config.node_name, "version": __version__})
+        await stop.wait()
+        systemd.notify("STOPPING=1")
+        log.info("stopping; guests go on")
+
+
+async def _feed_watchdog() -> None:
+    # Fed from the event loop: a loop that hangs starves the watchdog and systemd restarts the agent.
+    interval_s = systemd.watchdog_interval_s()
+    while interval_s is not None:
+        systemd.notify("WATCHDOG=1")
+        await asyncio.sleep(interval_s / 2)
