@@ -21,6 +21,9 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     ``uid`` is the instance's, ``uuid`` the domain's. ``macs`` maps interface names to MAC addresses,
     ``taps`` interface names to device names (at most 15 characters). ``cpuset`` are the pCPUs that may be
     dedicated to this instance, ``claims`` the places of its claims. ``vsock_cid`` 0: none was allocated.
+    ``devices`` are the host's devices by resource name (or ``CLAIM/REQUEST``): PCI addresses
+    ``dddd:bb:ss.f``, UUIDs of mediated devices, or USB ``BUS:DEVICE``. ``virtual_functions`` maps the names
+    of SR-IOV interfaces to PCI addresses.
     """
 
     uid: str
@@ -30,3 +33,5 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     cpuset: tuple[int, ...] = ()
     claims: dict[str, ClaimPlace] = {}
     vsock_cid: int = 0
+    devices: dict[str, tuple[str, ...]] = {}
+    virtual_functions: dict[str, str] = {}

@@ -48,6 +48,10 @@ class InstancePaths:
         """virtiofsd of the filesystem ``name``."""
         return f"{self.run}/virtiofs-{name}.sock"
 
+    def passt_log(self, interface: str) -> str:
+        """What passt says about the interface."""
+        return f"{self.run}/passt-{interface}.log"
+
     @property
     def nvram(self) -> str:
         """UEFI variables."""

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``devices.filesystems`` -> FilesystemPlan. Pure; virtiofsd itself is started elsewhere."""
+
+from __future__ import annotations
+
+from launcher.plan.context import PlanContext
+from launcher.plan.devices.model import FilesystemPlan
+from launcher.plan.volumes import claim_name, volume_kind
+from launcher.spec.model import Volume
+
+
+def plan_filesystems(context: PlanContext) -> tuple[FilesystemPlan, ...]:
+    """Plan the shared directories, in the manifest's order."""
+    volumes = {volume.name: volume for volume in context.vmi.spec.volumes}
+    return tuple(
+        FilesystemPlan(
+            name=filesystem.name,
+            socket=context.paths.virtiofs_socket(filesystem.name),
+            kind=volume_kind(volumes[filesystem.name]) if filesystem.name in volumes else "",
+            directory=_directory(context, volumes.get(filesystem.name)),
+        )
+        for filesystem in context.devices.filesystems
+    )
+
+
+def _directory(context: PlanContext, volume: Volume | None) -> str | None:
+    """What is shared, where that is a directory of the node already."""
+    if volume is None:
+        return None
+    if volume.container_path is not None:
+        return volume.container_path.path
+    place = context.allocations.claims.get(claim_name(volume) or "")
+    return place.path if place is not None and not place.block else None

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a plan may be run or is only good for reading. Pure."""
+
+from __future__ import annotations
+
+from launcher.errors import HostUnsupported
+from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.volumes import NOT_YET_MADE
+
+_WHAT = {
+    "claim": "a place of the claim",
+    "device": "a device of the resource",
+    "vf": "a virtual function for the interface",
+    "binding": "the network binding",
+}
+
+
+def require_runnable(devices: DevicesPlan) -> None:
+    """Refuse a plan with parts that nobody provides.
+
+    Raises:
+        HostUnsupported: a claim, host device or binding has no place here, or a volume's content no maker.
+    """
+    for missing in devices.unbound:
+        raise HostUnsupported(
+            f"{_WHAT[missing.kind]} {missing.name!r}",
+            f"{missing.field} needs it",
+            hint="hand in where it is when creating the instance",
+        )
+    volumes = [(disk.name, disk.kind) for disk in devices.disks]
+    volumes += [(filesystem.name, filesystem.kind) for filesystem in devices.filesystems]
+    for name, kind in volumes:
+        if kind in NOT_YET_MADE:
+            raise HostUnsupported(f"volumes of kind {kind}", f"volume {name!r} is one")
