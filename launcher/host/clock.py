@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock: a monotonic one for durations and UTC for records. Pass it in; tests pass their own."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the rest of launcher needs of time."""
+
+    def monotonic(self) -> float:
+        """Seconds from an unknown start; never steps. For every duration and deadline."""
+
+    def now(self) -> str:
+        """The time of day, RFC 3339, UTC, whole seconds: ``2026-03-01T12:00:00Z``. For records only."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        """Seconds from an unknown start."""
+        return time.monotonic()
+
+    def now(self) -> str:
+        """The time of day as RFC 3339."""
+        return rfc3339(datetime.now(UTC))
+
+
+def rfc3339(moment: datetime, *, micro: bool = False) -> str:
+    """``moment`` (aware) in UTC with ``Z``, as Kubernetes writes metav1.Time, or MicroTime with ``micro``."""
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds" if micro else "seconds")
+    return text.removesuffix("+00:00") + "Z"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One blocking libvirt call: a lane's thread, a connection, a deadline, an error of our own. No policy.
+
+The lanes keep calls of different temper apart: none of these can delay another lane.
+
+    query    reads and quick changes
+    start    starting a domain and asking it to shut down (seconds; minutes with huge pages)
+    kill     ending a domain, the cure for a hung one, so never refused for its sake
+    control  watching and steering a running job
+    migrate  whole migrations, one thread and one connection each
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import libvirt
+
+from launcher.errors import NotFound
+from launcher.hypervisor import translate
+from launcher.hypervisor.lanes import Lane
+from launcher.hypervisor.link import Link
+
+T = TypeVar("T")
+
+
+class LaneName(StrEnum):
+    """The lanes, see above."""
+
+    QUERY = "query"
+    START = "start"
+    KILL = "kill"
+    CONTROL = "control"
+    MIGRATE = "migrate"
+
+
+SHARED_LANES: Final[dict[str, int]] = {
+    # libvirtd answers all its clients with 20 threads by default (max_workers); these leave it some
+    LaneName.QUERY: 8,
+    LaneName.START: 4,
+    LaneName.KILL: 4,
+    LaneName.CONTROL: 4,
+}
+"""Lanes whose calls share connections, and their threads."""
+
+THREADS_PER_DOMAIN: Final = 2
+
+
+class Calls:
+    """Runs functions on connections and domains of one link."""
+
+    def __init__(self, link: Link, *, timeout_s: float, migrations: int) -> None:
+        self._link = link
+        self._timeout_s = timeout_s
+        self._lanes: dict[str, Lane] = {
+            name: Lane(name=name, threads=threads, per_domain=THREADS_PER_DOMAIN)
+            for name, threads in SHARED_LANES.items()
+        }
+        self._lanes[LaneName.MIGRATE] = Lane(
+            name=LaneName.MIGRATE, threads=migrations, per_domain=1, waits=False
+        )
+
+    async def on_host(
+        self, call: Callable[[libvirt.virConnect], T], *, what: str, timeout_s: float | None = None
+    ) -> T:
+        """Run ``call(connection)`` in the query lane; ``what`` names it in errors.
+
+        Raises:
+            HypervisorUnavailable: at once without a connection, or when it breaks meanwhile.
+            TimedOut: the deadline (by default the constructor's) passed.
+            LauncherError: libvirt's error, translated.
+        """
+
+        def work() -> T:
+            with self._link.session().connection(LaneName.QUERY) as connection:
+                return _translated(connection, lambda: call(connection), what=what, uuid="")
+
+        self._link.session()
+        return await self._lanes[LaneName.QUERY].run(work, what=what, timeout_s=timeout_s or self._timeout_s)
+
+    async def on_domain(
+        self,
+        uuid: str,
+        call: Callable[[libvirt.virDomain], T],
+        *,
+        what: str,
+        lane: LaneName = LaneName.QUERY,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Run ``call(domain)`` in ``lane``; raises as ``on_host``, and further
+
+        Raises:
+            NotFound: there is no such domain.
+            Conflict: earlier calls on this domain hang.
+        """
+
+        def work() -> T:
+            with self._link.session().connection(lane) as connection:
+                return _translated(
+                    connection, lambda: call(connection.lookupByUUIDString(uuid)), what=what, uuid=uuid
+                )
+
+        self._link.session()
+        return await self._lanes[lane].run(
+            work,
+            what=what,
+            domain="" if lane is LaneName.KILL else uuid,
+            timeout_s=timeout_s or self._timeout_s,
+        )
+
+    async def if_exists(
+        self,
+        uuid: str,
+        call: Callable[[libvirt.virDomain], object],
+        *,
+        what: str,
+        lane: LaneName,
+        timeout_s: float | None = None,
+    ) -> None:
+        """``on_domain`` for calls whose aim is reached when there is no such domain."""
+        with contextlib.suppress(NotFound):
+            await self.on_domain(uuid, call, what=what, lane=lane, timeout_s=timeout_s)
+
+    async def migrate(self, uuid: str, call: Callable[[libvirt.virDomain], None]) -> None:
+        """Run ``call(domain)``, a migration, on a connection of its own and without a deadline.
+
+        Raises:
+            Conflict: the domain is being migrated already, or all threads for migrations are in use.
+            NotFound, HypervisorUnavailable, MigrationAborted, MigrationFailed: how it ended.
+        """
+
+        def work() -> None:
+            with self._link.session().own_connection() as connection:
+                domain = _translated(
+                    connection, lambda: connection.lookupByUUIDString(uuid), what="migrate", uuid=uuid
+                )
+                try:
+                    call(domain)
+                except libvirt.libvirtError as error:
+                    alive = bool(connection.isAlive())
+                    raise translate.migration_error_from_libvirt(error, domain=uuid, alive=alive) from error
+
+        self._link.session()
+        await self._lanes[LaneName.MIGRATE].run(work, what="migrate", domain=uuid, timeout_s=None)
+
+    def close(self) -> None:
+        """Let the idle threads end."""
+        for lane in self._lanes.values():
+            lane.close()
+
+
+def _translated(connection: libvirt.virConnect, call: Callable[[], T], *, what: str, uuid: str) -> T:
+    try:
+        return call()
+    except libvirt.libvirtError as error:
+        alive = bool(connection.isAlive())
+        raise translate.error_from_libvirt(error, what=what, domain=uuid, alive=alive) from error
