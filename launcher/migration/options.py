@@ -41,7 +41,9 @@ class RampOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The stall detector; ``margin_percent`` and ``window_s`` are ``stallMargin`` and ``stallProgressTimeout``."""
+    """The stall detector: ``window_s`` is the API's ``stallProgressTimeout``, ``tolerated_factor`` its
+    ``precopyPossibleFactor``.
+    """
 
     margin_percent: int = 4
     window_s: int = 40
@@ -167,7 +169,7 @@ def resolve(
 
 
 def to_migration_configuration(options: Options) -> VMIMConfigurationOptions:
-    """The options as ``status.migrationState.migrationConfiguration`` shows them: all of them, as in force."""
+    """All options as in force, for ``status.migrationState.migrationConfiguration``."""
     ramp, stall = options.ramp, options.stall
     return VMIMConfigurationOptions(
         allow_auto_converge=options.allow_auto_converge,

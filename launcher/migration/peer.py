@@ -35,13 +35,19 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``findings`` not empty: refused, and nothing was left behind. Else where to migrate to."""
+    """``findings`` not empty: refused, and nothing was left behind. Else where to migrate to.
+
+    ``destination_xml`` is the domain as the target wants it to run, ``persistent_xml`` as it wants it
+    remembered; empty: as on the source. ``disks_uri`` is where copied disks go, empty: libvirt chooses.
+    """
 
     findings: tuple[str, ...] = ()
     node: str = ""
     destination_uri: str = ""
     migrate_uri: str = ""
     destination_xml: str = ""
+    persistent_xml: str = ""
+    disks_uri: str = ""
     lease_s: float = 0.0
 
 

@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from launcher.migration.cause import Cause
 from launcher.migration.sample import Sample
 
 
@@ -43,10 +44,10 @@ class PauseGuest(msgspec.Struct, frozen=True, kw_only=True, tag="PauseGuest"):
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="Abort"):
-    """Give up; the guest stays on the source. ``cause`` is a stable word for programs."""
+    """Give up; the guest stays on the source."""
 
     reason: str
-    cause: str = "aborted"
+    cause: Cause = Cause.ABORTED
 
 
 Action = SetMaxDowntime | StartPostCopy | PauseGuest | Abort
@@ -69,7 +70,7 @@ S = TypeVar("S")
 
 
 class Decision(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """What to do now and the state from here on. ``label`` names the verdict of a detector, if one was made."""
+    """What to do now and the state from here on; ``label`` names a detector's verdict, if it made one."""
 
     state: S
     actions: tuple[Action, ...] = ()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of one outgoing migration: all that another process needs to carry it on. Records only.
+
+Nothing secret is in here: the manifest and what travels beside it stay with the agent (``Material``).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from launcher.migration.cause import Cause as Cause
+from launcher.migration.options import Options, Workload
+from launcher.migration.peer import PrepareReply
+from launcher.migration.progress import MigrationReport
+
+
+class Phase(StrEnum):
+    """Phases of a VirtualMachineInstanceMigration, by the API's names."""
+
+    PENDING = "Pending"
+    PREPARING_TARGET = "PreparingTarget"
+    TARGET_READY = "TargetReady"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class CancelAnswer(StrEnum):
+    """What became of a request to cancel, as far as it is known when it returns."""
+
+    ACCEPTED = "accepted"
+    TOO_LATE = "too-late"
+    ENDED = "ended"
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase and when it was entered (RFC 3339)."""
+
+    phase: Phase
+    at: str
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be migrated, where to and how. ``attempt`` is the uid of the migration object.
+
+    ``uuid`` names the domain. ``user_paused``: the guest is paused on purpose and stays so on the target
+    (the engine looks again when it begins).
+    ``migrate_disks`` are the target names (``vda``) of disks the migration copies; empty: none are.
+    ``parallel`` connections are used only where the other options allow it. ``policy`` is a name known
+    to ``compose.make_policy``.
+    """
+
+    attempt: str
+    namespace: str
+    name: str
+    uuid: str
+    source_node: str
+    target_node: str
+    options: Options
+    workload: Workload
+    policy: str = "standard"
+    user_paused: bool = False
+    migrate_disks: tuple[str, ...] = ()
+    parallel: int = 0
+    tls: bool = False
+
+
+class Material(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``prepare`` sends besides the domain's XML; see ``PrepareRequest``. May hold secrets."""
+
+    vmi: str
+    companions: str = ""
+    libvirt_version: int = 0
+    qemu_version: int = 0
+
+
+class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """An action as it was performed, ``t`` seconds after the job began."""
+
+    t: float
+    action: str
+    reason: str
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known of an attempt; saved before each thing that cannot be taken back.
+
+    ``job_began`` is monotonic time of this boot (a migration does not outlive the host's).
+    ``suspended``: the engine itself stopped the guest. ``cancel``: somebody wants it cancelled.
+    ``call_error`` is what the migrate call said at its end.
+    ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
+    """
+
+    outgoing: Outgoing
+    phase: Phase = Phase.PENDING
+    transitions: tuple[Transition, ...] = ()
+    reply: PrepareReply | None = None
+    job_began: float | None = None
+    policy_state: str = ""
+    max_downtime_ms: int | None = None
+    suspended: bool = False
+    post_copy: bool = False
+    cancel: bool = False
+    abort_cause: Cause = Cause.NONE
+    abort_reason: str = ""
+    steps: tuple[StepTaken, ...] = ()
+    call_error: str = ""
+    cause: Cause = Cause.NONE
+    reason: str = ""
+    confirmed: bool = False
+    report: MigrationReport | None = None
+
+    @property
+    def attempt(self) -> str:
+        """The uid of the migration object."""
+        return self.outgoing.attempt
+
+
+def encode(record: AttemptRecord) -> str:
+    """The record as JSON text, for the journal."""
+    return msgspec.json.encode(record).decode()
+
+
+def decode(text: str) -> AttemptRecord:
+    """The record from ``encode``; ``msgspec.DecodeError`` when it is none."""
+    return msgspec.json.decode(text, type=AttemptRecord)

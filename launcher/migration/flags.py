@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From options to the arguments of the migrate call. Pure."""
+
+from __future__ import annotations
+
+from launcher.hypervisor.port import MigrateFlag, MigrateParams
+from launcher.migration.attempt import Outgoing
+from launcher.migration.peer import PrepareReply
+
+
+def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
+    """Arguments of ``Hypervisor.migrate`` for this attempt and the target's answer.
+
+    Left out on purpose: post-copy for a guest with an attached VFIO device (QEMU refuses to save such a
+    device with that capability on) or one that is paused (nothing gets dirty), parallel connections
+    together with post-copy (QEMU before 10.1 has not both), compression without them (libvirt refuses it).
+    """
+    options = outgoing.options
+    flags = {MigrateFlag.LIVE, MigrateFlag.PEER2PEER, MigrateFlag.PERSIST_DEST}
+    post_copy = options.allow_post_copy and not outgoing.workload.vfio and not outgoing.user_paused
+    parallel = outgoing.parallel if not post_copy else 0
+    if outgoing.user_paused:
+        flags.add(MigrateFlag.PAUSED)
+    if options.allow_auto_converge:
+        flags.add(MigrateFlag.AUTO_CONVERGE)
+    if post_copy:
+        flags.add(MigrateFlag.POSTCOPY)
+    if parallel:
+        flags.add(MigrateFlag.PARALLEL)
+    if parallel and options.compression:
+        flags.add(MigrateFlag.COMPRESSED)
+    if outgoing.migrate_disks:
+        flags.add(MigrateFlag.NON_SHARED_INC)
+    if options.unsafe:
+        flags.add(MigrateFlag.UNSAFE)
+    if outgoing.tls and not options.disable_tls:
+        flags.add(MigrateFlag.TLS)
+    return MigrateParams(
+        destination_uri=reply.destination_uri,
+        migrate_uri=reply.migrate_uri,
+        flags=frozenset(flags),
+        destination_xml=reply.destination_xml,
+        persistent_xml=reply.persistent_xml,
+        bandwidth_mib=options.bandwidth_mib,
+        parallel_connections=parallel,
+        migrate_disks=outgoing.migrate_disks,
+        disks_uri=reply.disks_uri if outgoing.migrate_disks else "",
+        compression=options.compression if parallel else "",
+    )

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a target remembers of an incoming attempt, and what it needs from its agent. Records and protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from launcher.hypervisor.port import DomainRecord
+from launcher.migration.peer import PrepareRequest
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent prepared for an attempt: the domain that will arrive and its XML here."""
+
+    uuid: str
+    destination_xml: str = ""
+    persistent_xml: str = ""
+
+
+class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An incoming attempt, for the journal. ``expires`` is monotonic time of this boot.
+
+    ``adopted``: the guest arrived and is this node's. Nothing secret is in here.
+    """
+
+    attempt: str
+    source_node: str
+    uuid: str
+    port: int = 0
+    expires: float = 0.0
+    adopted: bool = False
+    reservation: Reservation | None = None
+
+
+class TargetHooks(Protocol):
+    """The agent's share in an incoming migration. All may be called again after a restart."""
+
+    async def identify(self, request: PrepareRequest) -> str:
+        """The UUID of the domain that would arrive; ``InvalidSpec`` when the request makes no sense."""
+
+    async def reserve(self, request: PrepareRequest) -> Reservation:
+        """Make volumes and taps and count the memory as taken. It undoes its own part when it fails."""
+
+    async def release(self, record: IncomingRecord) -> None:
+        """Undo ``reserve``; what is not there is fine. The domain is gone or never came."""
+
+    async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
+        """The guest arrived: from now on the agent owns it like one it started."""
+
+
+class TargetJournal(Protocol):
+    """Where incoming attempts outlive the process."""
+
+    async def save(self, record: IncomingRecord) -> None: ...
+    async def forget(self, attempt: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Something that could make the migration fail. ``run`` returns findings, one sentence each."""
+
+    name: str
+    run: Callable[[PrepareRequest], Awaitable[tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Where the source connects to: this node's libvirtd and the QEMU that will wait."""
+
+    destination_uri: str
+    migrate_uri: str
+    disks_uri: str = ""
+
+
+def tcp_endpoints(destination_uri: str, address: str) -> Callable[[str, int], Endpoints]:
+    """Endpoints on ``address`` (an IPv6 address is bracketed) for every attempt and port."""
+    host = f"[{address}]" if ":" in address and not address.startswith("[") else address
+    return lambda _attempt, port: Endpoints(
+        destination_uri=destination_uri, migrate_uri=f"tcp://{host}:{port}"
+    )

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings an ended migration to exactly one owner: looks at both sides, acts by the table of ``ownership``.
+
+It may be run again after a restart: every step looks first. It never resumes the source's guest without
+proof that the target has none, and never forgets the source's domain without proof that the target has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from launcher.errors import HypervisorUnavailable, LauncherError, NotFound
+from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
+from launcher.migration.clock import Clock
+from launcher.migration.deadline import deadline
+from launcher.migration.ownership import SourceSide, TargetSide, Verdict, judge, source_side, target_side
+from launcher.migration.peer import Peer, TargetState
+
+RESOLVE_S = 60.0
+"""How long to look for proof; KubeVirt gives the target the same to show its domain."""
+PEER_DEADLINE_S = 10.0
+FIRST_PAUSE_S = 0.2
+LAST_PAUSE_S = 3.0
+DROP_AFTER_S = 5.0
+"""How long an incoming domain must be seen waiting, with a stopped source, before it is dropped: libvirt's
+own hand-over takes milliseconds, and a domain that is about to run must not be destroyed."""
+
+
+_SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner as proven, and what was seen last. ``note`` is a sentence about what was done or is odd."""
+
+    verdict: Verdict
+    source: SourceSide
+    target: TargetSide
+    source_reason: str = ""
+    note: str = ""
+
+
+class Resolver:
+    """Finds the owner of one guest."""
+
+    def __init__(self, hypervisor: Hypervisor, peer: Peer, clock: Clock, *, attempt: str, uuid: str) -> None:
+        self._hypervisor = hypervisor
+        self._peer = peer
+        self._clock = clock
+        self._attempt = attempt
+        self._uuid = uuid
+        self._drop_seen: float | None = None
+        self._dropping = False
+        self._resume_error = ""
+
+    async def resolve(self, *, suspended: bool, reason: str, limit_s: float = RESOLVE_S) -> Resolved:
+        """Look and act until one side owns the guest, or ``limit_s`` passed (``Verdict.WAIT``).
+
+        ``suspended``: the engine itself stopped the guest; ``reason`` is told to a target that is dropped.
+
+        Raises:
+            HypervisorUnavailable: the source's own libvirt cannot be asked.
+        """
+        ends = self._clock.monotonic() + limit_s
+        pause = FIRST_PAUSE_S
+        while True:
+            resolved = await self._round(suspended=suspended, reason=reason)
+            if resolved.verdict not in (Verdict.WAIT, Verdict.DROP_TARGET):
+                return resolved
+            if self._clock.monotonic() + pause > ends:
+                return msgspec.structs.replace(resolved, verdict=Verdict.WAIT)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+    async def _round(self, *, suspended: bool, reason: str) -> Resolved:
+        record = await self._source()
+        side = source_side(record, suspended=suspended)
+        state = await self._ask(side, reason)
+        target = target_side(state)
+        verdict = judge(side, target)
+        seen = Resolved(
+            verdict=verdict, source=side, target=target, source_reason=record.reason if record else "gone"
+        )
+        match verdict:
+            case Verdict.RESUME_SOURCE:
+                return await self._resume(seen, reason)
+            case Verdict.TARGET_OWNS:
+                if state is not None and state.adopted:
+                    return await self._forget(seen)
+                return msgspec.structs.replace(seen, verdict=Verdict.WAIT)
+            case Verdict.DROP_TARGET:
+                self._dropping = side in _SURE_TO_DROP or self._waited_to_drop()
+            case Verdict.SOURCE_KEEPS | Verdict.GUEST_ENDED:
+                # A target that does not hear it lets its reservation run out; what ended there is its.
+                there = verdict is Verdict.GUEST_ENDED and target is TargetSide.ENDED
+                await self._finish(succeeded=there, reason=reason)
+            case _:
+                self._drop_seen = None
+        return seen
+
+    async def _source(self) -> DomainRecord | None:
+        try:
+            async with deadline("asking libvirt for the domain", PEER_DEADLINE_S):
+                return await self._hypervisor.domain(self._uuid)
+        except NotFound:
+            return None
+
+    async def _ask(self, side: SourceSide, reason: str) -> TargetState | None:
+        """The target's state; tells it the outcome too where the source's side alone decides that."""
+        if side in (SourceSide.MIGRATED, SourceSide.ABSENT):
+            return await self._finish(succeeded=True, reason="")
+        if self._dropping:
+            self._dropping = False
+            return await self._finish(succeeded=False, reason=reason)
+        state = await self._state()
+        if target_side(state) is TargetSide.ACTIVE and side is not SourceSide.RUNNING:
+            return await self._finish(succeeded=True, reason="")
+        return state
+
+    async def _state(self) -> TargetState | None:
+        try:
+            async with deadline("asking the target for its state", PEER_DEADLINE_S):
+                return await self._peer.state(self._attempt)
+        except LauncherError:
+            return None
+
+    async def _finish(self, *, succeeded: bool, reason: str) -> TargetState | None:
+        try:
+            async with deadline("telling the target the outcome", PEER_DEADLINE_S):
+                return await self._peer.finish(self._attempt, succeeded=succeeded, reason=reason)
+        except LauncherError:
+            return None
+
+    def _waited_to_drop(self) -> bool:
+        now = self._clock.monotonic()
+        if self._drop_seen is None:
+            self._drop_seen = now
+        return now - self._drop_seen >= DROP_AFTER_S
+
+    async def _resume(self, seen: Resolved, reason: str) -> Resolved:
+        """The target has no domain: take the reservation back, let the guest run and see that it does."""
+        state = await self._finish(succeeded=False, reason=reason)
+        if target_side(state) is not TargetSide.NONE:
+            return msgspec.structs.replace(seen, verdict=Verdict.WAIT)
+        try:
+            async with deadline("resuming the guest", PEER_DEADLINE_S):
+                await self._hypervisor.resume(self._uuid)
+        except HypervisorUnavailable:
+            raise
+        except LauncherError as error:
+            self._resume_error = str(error)
+        record = await self._source()
+        if record is not None and record.state in (DomainState.RUNNING, DomainState.BLOCKED):
+            note = "the guest was stopped for the migration and runs again on the source"
+            return msgspec.structs.replace(seen, verdict=Verdict.SOURCE_KEEPS, note=note)
+        note = f"the guest does not run again on the source: {self._resume_error or 'still stopped'}"
+        return msgspec.structs.replace(seen, verdict=Verdict.WAIT, note=note)
+
+    async def _forget(self, seen: Resolved) -> Resolved:
+        """The target confirmed: end what is left of the source's domain and forget it."""
+        try:
+            async with deadline("forgetting the migrated domain", PEER_DEADLINE_S):
+                if seen.source in (SourceSide.SWITCHING, SourceSide.PAUSED, SourceSide.POST_COPY):
+                    await self._hypervisor.destroy(self._uuid, graceful=False)
+                await self._hypervisor.undefine(self._uuid, keep_nvram=True)
+        except HypervisorUnavailable:
+            raise
+        except LauncherError as error:
+            note = f"the domain's definition is left on the source: {error}"
+            return msgspec.structs.replace(seen, note=note)
+        return seen

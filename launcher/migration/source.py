@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives one outgoing migration through its phases. Convergence is the policy's, libvirt is the port's.
+
+    Pending ─▶ PreparingTarget ─▶ TargetReady ─▶ Running ─▶ Succeeded
+        └──────────────┴───────────────┴────────────┴─────▶ Failed
+
+The record is saved before each phase, so ``run`` may be called for a record that another process left
+behind (``adopt`` with the same arguments) and goes on where that one stopped: before ``Running`` nothing
+has begun, and the target is prepared again; in ``Running`` the job is watched on with the same policy
+state, or, when it is gone, both sides are asked who owns the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut, Unavailable
+from launcher.hypervisor.port import DomainState, Hypervisor, JobStats
+from launcher.migration.attempt import (
+    AttemptRecord,
+    CancelAnswer,
+    Cause,
+    Material,
+    Outgoing,
+    Phase,
+)
+from launcher.migration.clock import Clock
+from launcher.migration.deadline import deadline
+from launcher.migration.flags import migrate_params
+from launcher.migration.ledger import Journal, Ledger
+from launcher.migration.monitor import Ending, Monitor
+from launcher.migration.ownership import SourceSide, Verdict
+from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
+from launcher.migration.policy import Policy
+from launcher.migration.progress import MigrationProgress
+from launcher.migration.report import make_report
+from launcher.migration.resolve import Resolved, Resolver
+
+PREPARE_DEADLINE_S = 8.0
+"""The target has 5 s for its checks; the rest is the way there and back."""
+PREPARE_TRIES = 3
+PREPARE_AGAIN_S = 1.0
+READ_DEADLINE_S = 10.0
+_ORDER = tuple(Phase)
+
+
+class SourceMigration:
+    """One attempt. ``run`` it once; ``cancel`` may come at any time from another task of the same loop.
+
+    ``publish`` gets the progress after every look and phase; it must not block. ``journal`` keeps the
+    record; the final one is also what ``run`` returns.
+    """
+
+    def __init__(
+        self,
+        record: AttemptRecord,
+        *,
+        material: Material,
+        hypervisor: Hypervisor,
+        peer: Peer,
+        policy: Policy[Any],
+        clock: Clock,
+        journal: Journal,
+        publish: Callable[[MigrationProgress], None],
+    ) -> None:
+        self._material = material
+        self._hypervisor = hypervisor
+        self._peer = peer
+        self._ledger = Ledger(record, journal, clock)
+        self._clock = clock
+        self._publish = publish
+        self._monitor = Monitor(hypervisor, self._ledger, policy, clock, publish)
+
+    @property
+    def record(self) -> AttemptRecord:
+        """The record now."""
+        return self._ledger.record
+
+    async def run(self) -> AttemptRecord:
+        """Carry the attempt to its end and return the final record; an attempt that fails is no exception.
+
+        Raises:
+            HypervisorUnavailable: libvirt cannot be asked for so long that the attempt is left as it is,
+                in ``Running``; run its record again when libvirt answers.
+        """
+        unsubscribe = self._hypervisor.subscribe(self._monitor.on_event)
+        try:
+            if self.record.phase.final:
+                if self.record.phase is Phase.SUCCEEDED and not self.record.confirmed:
+                    await self._confirm_late()
+            elif self.record.phase is Phase.RUNNING:
+                await self._end(await self._monitor.watch(None))
+            elif await self._prepare():
+                await self._migrate()
+        finally:
+            unsubscribe()
+        return self.record
+
+    async def cancel(self) -> CancelAnswer:
+        """Ask that the attempt ends without the guest moving. The record's end tells whether it did."""
+        record = self.record
+        if record.phase.final:
+            return CancelAnswer.ENDED
+        await self._ledger.change(cancel=True)
+        if record.post_copy:
+            return CancelAnswer.TOO_LATE
+        self._monitor.nudge()
+        return CancelAnswer.ACCEPTED
+
+    # Before the migrate call -----------------------------------------------------------------------------
+
+    async def _prepare(self) -> bool:
+        """Up to ``TargetReady``; False when the attempt ended."""
+        await self._enter(Phase.PENDING)
+        if await self._cancelled():
+            return False
+        request = await self._request()
+        if request is None:
+            return False
+        await self._enter(Phase.PREPARING_TARGET)
+        reply = await self._ask_target(request)
+        if reply is None:
+            return False
+        if reply.findings:
+            await self._fail(Cause.REFUSED, "the target refuses: " + "; ".join(reply.findings))
+            return False
+        await self._enter(Phase.TARGET_READY, reply=reply)
+        return not await self._cancelled(release=True)
+
+    async def _request(self) -> PrepareRequest | None:
+        outgoing = self.record.outgoing
+        try:
+            async with deadline("reading the domain", READ_DEADLINE_S):
+                domain = await self._hypervisor.domain(outgoing.uuid)
+                xml = await self._hypervisor.domain_xml(outgoing.uuid, migratable=True)
+        except LauncherError as error:
+            await self._fail(Cause.SOURCE_UNABLE, str(error))
+            return None
+        unfit = _unfit(domain.state, domain.reason)
+        if unfit:
+            await self._fail(Cause.SOURCE_UNABLE, unfit)
+            return None
+        # What libvirt says now counts, not what was known when the migration was asked for.
+        paused = domain.state is DomainState.PAUSED
+        self._ledger.note(outgoing=msgspec.structs.replace(outgoing, user_paused=paused))
+        return PrepareRequest(
+            attempt=outgoing.attempt,
+            source_node=outgoing.source_node,
+            vmi=self._material.vmi,
+            domain_xml=xml,
+            companions=self._material.companions,
+            source_libvirt_version=self._material.libvirt_version,
+            source_qemu_version=self._material.qemu_version,
+        )
+
+    async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:
+        """The target's answer; a target that is away for a moment is asked again."""
+        for left in reversed(range(PREPARE_TRIES)):
+            try:
+                async with deadline("preparing the target", PREPARE_DEADLINE_S):
+                    return await self._peer.prepare(request)
+            except LauncherError as error:
+                if isinstance(error, Unavailable) and left and not self.record.cancel:
+                    await asyncio.sleep(PREPARE_AGAIN_S)
+                    continue
+                away = isinstance(error, Unavailable | TimedOut)
+                await self._release("the source gave up preparing")
+                await self._fail(Cause.TARGET_UNREACHABLE if away else Cause.REFUSED, str(error))
+                return None
+        return None
+
+    async def _cancelled(self, *, release: bool = False) -> bool:
+        """End the attempt if somebody wants that. Only before the migrate call."""
+        if not self.record.cancel:
+            return False
+        if release:
+            await self._release("cancelled")
+        await self._fail(Cause.CANCELLED, "cancelled before the migration began")
+        return True
+
+    async def _release(self, reason: str) -> None:
+        """Give the target's reservation back; a target that does not hear it lets the lease run out."""
+        try:
+            async with deadline("releasing the target", READ_DEADLINE_S):
+                await self._peer.finish(self.record.attempt, succeeded=False, reason=reason)
+        except LauncherError as error:
+            self._ledger.step_taken("release failed", str(error))
+
+    # The migrate call and after --------------------------------------------------------------------------
+
+    async def _migrate(self) -> None:
+        record = self.record
+        if record.reply is None:
+            await self._fail(Cause.SOURCE_UNABLE, "there is no answer of the target to migrate by")
+            return
+        # From here on the journal says that a job may run; a restart looks for it before anything else.
+        await self._enter(Phase.RUNNING, job_began=self._clock.monotonic())
+        await self._monitor.before()
+        if self.record.cancel:  # It may have come while the last save or action was waited for.
+            await self._release("cancelled")
+            await self._fail(Cause.CANCELLED, "cancelled before the migration began")
+            return
+        self._ledger.note(job_began=self._clock.monotonic())
+        params = migrate_params(record.outgoing, record.reply)
+        call = asyncio.ensure_future(self._hypervisor.migrate(record.outgoing.uuid, params))
+        try:
+            ending = await self._monitor.watch(call)
+        finally:
+            # Of an agent that stops: its wait ends, the job goes on in libvirt and is adopted later.
+            if not call.done():
+                call.cancel()
+        await self._end(ending)
+
+    async def _end(self, ending: Ending) -> None:
+        """The job is gone: find the owner, then write the end."""
+        await self._ledger.change(call_error=ending.error or self.record.call_error)
+        final = ending.final or await self._completed_stats()
+        record = self.record
+        cause, reason = self._why(final)
+        resolver = Resolver(
+            self._hypervisor,
+            self._peer,
+            self._clock,
+            attempt=record.attempt,
+            uuid=record.outgoing.uuid,
+        )
+        resolved = await resolver.resolve(suspended=record.suspended, reason=reason)
+        proven = resolved.source is SourceSide.MIGRATED
+        if resolved.verdict is Verdict.TARGET_OWNS:
+            await self._succeed(final, resolved.note, confirmed=True)
+        elif resolved.verdict is Verdict.WAIT and (ending.returned or proven):
+            note = "the target's agent has not confirmed it yet; the source's definition is kept until then"
+            await self._succeed(final, note, confirmed=False)
+        else:
+            cause, reason = _failure(resolved, cause, reason)
+            await self._fail(cause, reason, final=final)
+
+    def _why(self, final: JobStats | None) -> tuple[Cause, str]:
+        """Why the job ended, should it turn out that the guest stayed."""
+        record = self.record
+        if record.abort_cause:
+            return record.abort_cause, record.abort_reason
+        if record.call_error:
+            return Cause.HYPERVISOR, record.call_error
+        if final is not None and final.error:
+            return Cause.HYPERVISOR, final.error
+        return Cause.INTERRUPTED, "the migration was gone when the agent looked again"
+
+    async def _succeed(self, final: JobStats | None, note: str, *, confirmed: bool) -> None:
+        if self.record.cancel:
+            note = "; ".join(filter(None, ("the request to cancel came too late", note)))
+        report = make_report(
+            succeeded=True,
+            reason=note,
+            final=final,
+            samples=self._monitor.series.samples,
+            steps=self.record.steps,
+            elapsed_s=self._ledger.elapsed,
+        )
+        await self._enter(Phase.SUCCEEDED, reason=note, confirmed=confirmed, report=report)
+
+    async def _fail(self, cause: Cause, reason: str, *, final: JobStats | None = None) -> None:
+        report = make_report(
+            succeeded=False,
+            reason=reason,
+            final=final,
+            samples=self._monitor.series.samples,
+            steps=self.record.steps,
+            elapsed_s=self._ledger.elapsed,
+        )
+        await self._enter(Phase.FAILED, cause=cause, reason=reason, report=report)
+
+    async def _confirm_late(self) -> None:
+        """The migration succeeded but the target had not confirmed; ask once more."""
+        record = self.record
+        resolver = Resolver(
+            self._hypervisor, self._peer, self._clock, attempt=record.attempt, uuid=record.outgoing.uuid
+        )
+        resolved = await resolver.resolve(suspended=record.suspended, reason="", limit_s=READ_DEADLINE_S)
+        if resolved.verdict is Verdict.TARGET_OWNS:
+            await self._ledger.change(confirmed=True, reason=resolved.note)
+
+    async def _completed_stats(self) -> JobStats | None:
+        try:
+            async with deadline("reading the final statistics", READ_DEADLINE_S):
+                stats = await self._hypervisor.completed_job_stats(self.record.outgoing.uuid)
+        except HypervisorUnavailable:
+            raise
+        except (NotFound, LauncherError):
+            return None
+        # Statistics of an older job of the domain are not this one's.
+        return stats if stats.operation in ("", "migration-out") and stats.kind != "none" else None
+
+    async def _enter(self, phase: Phase, **changes: Any) -> None:
+        """Go on to ``phase``; an attempt that is prepared again after a restart does not go back."""
+        if _ORDER.index(phase) < _ORDER.index(self.record.phase):
+            await self._ledger.change(**changes)
+            return
+        await self._ledger.enter(phase, **changes)
+        self._publish(self._monitor.phase_progress(phase))
+
+
+def begin(outgoing: Outgoing) -> AttemptRecord:
+    """The record of a new attempt."""
+    return AttemptRecord(outgoing=outgoing)
+
+
+def _unfit(state: DomainState, reason: str) -> str:
+    """Why a guest in this state is not migrated, empty when it may be."""
+    if state in (DomainState.RUNNING, DomainState.BLOCKED):
+        return ""
+    if state is DomainState.PAUSED and reason == "user":
+        return ""
+    if state is DomainState.PAUSED:
+        return f"the guest is paused ({reason}), not by its user; solve that first"
+    return f"the guest does not run: its state is {state.value} ({reason})"
+
+
+def _failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
+    """Cause and sentence of an attempt whose guest did not move, or is nobody's."""
+    match resolved.verdict:
+        case Verdict.SOURCE_KEEPS:
+            notes = [reason, resolved.note]
+            if resolved.source is SourceSide.PAUSED and resolved.source_reason != "user":
+                notes.append(f"the guest is paused on the source ({resolved.source_reason})")
+            return cause, "; ".join(filter(None, notes))
+        case Verdict.GUEST_ENDED:
+            return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
+        case Verdict.POST_COPY_BROKEN:
+            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
+        case Verdict.CONFLICT:
+            return Cause.CONFLICT, "the guest seems to run on both nodes; an operator must decide"
+        case Verdict.LOST:
+            return Cause.LOST, f"the source gave the guest away and the target does not have it: {reason}"
+        case _:
+            sides = f"source: {resolved.source.value}, target: {resolved.target.value}"
+            said = resolved.note or reason
+            return Cause.UNRESOLVED, f"who owns the guest could not be proven in time ({sides}): {said}"

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The receiving side: checks and reserves for an incoming guest, then adopts it or lets go of everything.
+
+It implements the calls of ``peer.Peer`` for this node. The reservation has a lease: a source that
+disappears needs no clean-up call. A domain that finished loading is never destroyed here, whatever the
+source says: then the source asks again, sees who owns the guest, and gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from launcher.errors import LauncherError, NotFound
+from launcher.hypervisor.port import DomainRecord, Hypervisor
+from launcher.migration.clock import Clock
+from launcher.migration.deadline import deadline
+from launcher.migration.ownership import TargetSide as Side
+from launcher.migration.ownership import target_side
+from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.migration.ports import PortPool
+from launcher.migration.reservation import (
+    Check,
+    Endpoints,
+    IncomingRecord,
+    Reservation,
+    TargetHooks,
+    TargetJournal,
+)
+
+CHECKS_DEADLINE_S = 5.0
+RESERVE_DEADLINE_S = 60.0
+LEASE_S = 120.0
+"""Long enough for a source agent to restart between prepare and the migrate call."""
+READ_DEADLINE_S = 5.0
+ACT_DEADLINE_S = 30.0
+
+
+class TargetSide:
+    """All incoming migrations of one node."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        hypervisor: Hypervisor,
+        hooks: TargetHooks,
+        checks: Sequence[Check],
+        ports: PortPool,
+        endpoints: Callable[[str, int], Endpoints],
+        clock: Clock,
+        journal: TargetJournal,
+        inbound: int = 2,
+    ) -> None:
+        self._node = node
+        self._hypervisor = hypervisor
+        self._hooks = hooks
+        self._checks = tuple(checks)
+        self._ports = ports
+        self._endpoints = endpoints
+        self._clock = clock
+        self._journal = journal
+        self._inbound = inbound
+        self._records: dict[str, IncomingRecord] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def restore(self, records: Sequence[IncomingRecord]) -> None:
+        """Take over what the journal holds after a restart; leases go on."""
+        for record in records:
+            self._records[record.attempt] = record
+            if record.port and not record.adopted:
+                self._ports.adopt(record.attempt, record.port)
+
+    @property
+    def records(self) -> tuple[IncomingRecord, ...]:
+        """All attempts that are known now."""
+        return tuple(self._records.values())
+
+    async def prepare(self, request: PrepareRequest) -> PrepareReply:
+        """Check everything, then reserve. Repeated for the same attempt it renews the lease.
+
+        All findings come at once, within 5 s; a check that did not answer is a finding too.
+        """
+        async with self._lock(request.attempt):
+            known = self._records.get(request.attempt)
+            if known is not None and known.reservation is not None and not known.adopted:
+                return self._reply(await self._save(known, expires=self._lease_end()))
+            if known is not None and known.adopted:
+                return PrepareReply(findings=("the guest of this attempt has arrived already",))
+            try:
+                async with deadline("identifying the guest", CHECKS_DEADLINE_S):
+                    uuid = await self._hooks.identify(request)
+            except LauncherError as error:
+                return PrepareReply(findings=(str(error),), node=self._node)
+            findings = (*self._clashes(request.attempt, uuid), *await self._check(request))
+            if findings:
+                return PrepareReply(findings=findings, node=self._node)
+            return await self._reserve(request, uuid)
+
+    async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState:
+        """The source's verdict. Adopts a guest that arrived, whatever the verdict; else lets go of all.
+
+        Raises:
+            HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed.
+        """
+        async with self._lock(attempt):
+            record = self._records.get(attempt)
+            if record is None:
+                return TargetState(attempt=attempt, known=False)
+            domain = await self._domain(record.uuid)
+            side = target_side(_state(record, domain))
+            if domain is not None and (side is Side.ACTIVE or (succeeded and side is Side.ENDED)):
+                return await self._adopt(record, domain)
+            if side is Side.POST_COPY or (succeeded and side is Side.INCOMING):
+                return _state(record, domain)  # Not decided yet: the source asks again.
+            if not succeeded:
+                return await self._let_go(record, domain)
+            return _state(record, domain)
+
+    async def state(self, attempt: str) -> TargetState:
+        """What is here of ``attempt``; asking changes nothing.
+
+        Raises:
+            HypervisorUnavailable, TimedOut: libvirt cannot be asked now.
+        """
+        record = self._records.get(attempt)
+        if record is None:
+            return TargetState(attempt=attempt, known=False)
+        return _state(record, await self._domain(record.uuid))
+
+    async def sweep(self) -> None:
+        """Deal with leases that ran out; call it every few seconds.
+
+        A guest that arrived is adopted, one that is loading keeps its lease, else all is released.
+        """
+        for record in self.records:
+            if record.adopted or self._clock.monotonic() < record.expires:
+                continue
+            async with self._lock(record.attempt):
+                current = self._records.get(record.attempt)
+                if current is None or current.adopted or self._clock.monotonic() < current.expires:
+                    continue
+                try:
+                    await self._expire(current)
+                except LauncherError:
+                    continue  # libvirt or the agent could not do it now; the next sweep tries again.
+
+    async def forget(self, attempt: str) -> None:
+        """Drop the memory of an adopted attempt (its guest was deleted or moved on)."""
+        record = self._records.get(attempt)
+        if record is not None and record.adopted:
+            del self._records[attempt]
+            await self._journal.forget(attempt)
+
+    def _lock(self, attempt: str) -> asyncio.Lock:
+        return self._locks.setdefault(attempt, asyncio.Lock())
+
+    def _lease_end(self) -> float:
+        return self._clock.monotonic() + LEASE_S
+
+    def _clashes(self, attempt: str, uuid: str) -> tuple[str, ...]:
+        """What this module knows by itself: a second attempt for the guest, too many incoming ones."""
+        others = [r for r in self._records.values() if r.attempt != attempt and not r.adopted]
+        findings = [
+            f"the guest is the subject of another incoming migration ({other.attempt})"
+            for other in others
+            if other.uuid == uuid
+        ]
+        if len(others) >= self._inbound:
+            findings.append(f"this node takes {self._inbound} incoming migrations at a time; try again later")
+        return tuple(findings)
+
+    async def _check(self, request: PrepareRequest) -> tuple[str, ...]:
+        results = await asyncio.gather(*(self._one_check(check, request) for check in self._checks))
+        return tuple(finding for result in results for finding in result)
+
+    async def _one_check(self, check: Check, request: PrepareRequest) -> tuple[str, ...]:
+        try:
+            async with deadline(f"the check of {check.name}", CHECKS_DEADLINE_S):
+                return await check.run(request)
+        except LauncherError as error:
+            return (f"{check.name}: {error}",)
+
+    async def _reserve(self, request: PrepareRequest, uuid: str) -> PrepareReply:
+        attempt = request.attempt
+        try:
+            port = self._ports.allocate(attempt)
+        except LauncherError as error:
+            return PrepareReply(findings=(str(error),), node=self._node)
+        # Written first: a crash in the middle of reserving leaves something to release.
+        record = IncomingRecord(
+            attempt=attempt,
+            source_node=request.source_node,
+            uuid=uuid,
+            port=port,
+            expires=self._lease_end(),
+        )
+        record = await self._save(record)
+        try:
+            async with deadline("reserving for the guest", RESERVE_DEADLINE_S):
+                reservation = await self._hooks.reserve(request)
+        except LauncherError as error:
+            await self._release(record)
+            return PrepareReply(findings=(str(error),), node=self._node)
+        return self._reply(await self._save(record, reservation=reservation, expires=self._lease_end()))
+
+    def _reply(self, record: IncomingRecord) -> PrepareReply:
+        endpoints = self._endpoints(record.attempt, record.port)
+        reservation = record.reservation or Reservation(uuid=record.uuid)
+        return PrepareReply(
+            node=self._node,
+            destination_uri=endpoints.destination_uri,
+            migrate_uri=endpoints.migrate_uri,
+            disks_uri=endpoints.disks_uri,
+            destination_xml=reservation.destination_xml,
+            persistent_xml=reservation.persistent_xml,
+            lease_s=LEASE_S,
+        )
+
+    async def _save(self, record: IncomingRecord, **changes: object) -> IncomingRecord:
+        record = msgspec.structs.replace(record, **changes)
+        await self._journal.save(record)
+        self._records[record.attempt] = record
+        return record
+
+    async def _domain(self, uuid: str) -> DomainRecord | None:
+        try:
+            async with deadline("asking libvirt for the domain", READ_DEADLINE_S):
+                return await self._hypervisor.domain(uuid)
+        except NotFound:
+            return None
+
+    async def _adopt(self, record: IncomingRecord, domain: DomainRecord) -> TargetState:
+        if not record.adopted:
+            await self._hooks.adopt(record, domain)
+            record = await self._save(record, adopted=True)
+            self._ports.release(record.attempt)
+        return _state(record, domain)
+
+    async def _let_go(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
+        """End an incoming domain that never ran, forget one that ended, and release. Adopted ones stay."""
+        if record.adopted:
+            return _state(record, domain)
+        if domain is not None:
+            async with deadline("ending the incoming domain", ACT_DEADLINE_S):
+                if target_side(_state(record, domain)) is Side.INCOMING:
+                    await self._hypervisor.destroy(record.uuid, graceful=False)
+                await self._hypervisor.undefine(record.uuid)
+        await self._release(record)
+        return TargetState(attempt=record.attempt, known=True)
+
+    async def _release(self, record: IncomingRecord) -> None:
+        await self._hooks.release(record)
+        self._ports.release(record.attempt)
+        self._records.pop(record.attempt, None)
+        await self._journal.forget(record.attempt)
+
+    async def _expire(self, record: IncomingRecord) -> None:
+        domain = await self._domain(record.uuid)
+        side = target_side(_state(record, domain))
+        if domain is not None and side is Side.ACTIVE:
+            await self._adopt(record, domain)
+        elif side in (Side.INCOMING, Side.POST_COPY):
+            await self._save(record, expires=self._lease_end())
+        else:
+            await self._let_go(record, domain)
+
+
+def _state(record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
+    return TargetState(
+        attempt=record.attempt,
+        known=True,
+        domain=domain.state.value if domain else "",
+        reason=domain.reason if domain else "",
+        adopted=record.adopted,
+    )
