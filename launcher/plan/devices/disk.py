@@ -11,7 +11,7 @@ from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import BlockSizes, DiskPlan, Unbound
 from launcher.plan.devices.pciaddress import pci_address
 from launcher.plan.devices.target import position, target_names
-from launcher.plan.devices.versions import DISCARD_GRANULARITY
+from launcher.plan.devices.versions import DISCARD_GRANULARITY, RESERVATION_MIGRATION
 from launcher.plan.iothreads import disk_bus
 from launcher.plan.versions import DISK_IOTHREAD_MAPPING
 from launcher.plan.volumes import VolumePlace, claim_name, volume_place
@@ -90,6 +90,7 @@ def _disk(
         )
     place = volume_place(context, volume) if volume is not None else None
     plain, virtio = device == "disk", bus == "virtio"
+    reserved = disk.lun is not None and bool(disk.lun.reservation)
     shareable = plain and bool(disk.shareable)
     return DiskPlan(
         name=disk.name,
@@ -118,7 +119,8 @@ def _disk(
         iommu=virtio and context.iommu,
         block_sizes=_block_sizes(context, disk),
         match_volume=_matches_volume(disk),
-        reservation_socket=RESERVATION_SOCKET if disk.lun is not None and disk.lun.reservation else None,
+        reservation_socket=RESERVATION_SOCKET if reserved else None,
+        reservation_migration=reserved and context.facts.libvirt_version >= RESERVATION_MIGRATION,
     )
 
 

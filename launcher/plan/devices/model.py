@@ -89,6 +89,7 @@ class DiskPlan(OnPci, frozen=True, kw_only=True):
     block_sizes: BlockSizes | None = None
     match_volume: bool = False
     reservation_socket: str | None = None
+    reservation_migration: bool = False
 
 
 class ControllerPlan(OnPci, frozen=True, kw_only=True):
