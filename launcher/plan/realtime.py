@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import re
+
 from launcher.errors import InvalidSpec, Violation
 from launcher.spec.model import CPU
 
 _FIELD = "spec.domain.cpu.realtime.mask"
+_ITEM = re.compile(r"(?P<negated>\^(?=[0-9]+$))?(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.ASCII)
 
 
 def realtime_vcpus(cpu: CPU, count: int) -> tuple[int, ...]:
@@ -26,14 +29,14 @@ def realtime_vcpus(cpu: CPU, count: int) -> tuple[int, ...]:
     chosen: set[int] = set()
     removed: set[int] = set()
     for item in mask.split(","):
-        negated = item.strip().startswith("^")
-        first, dash, last = item.strip().removeprefix("^").partition("-")
-        if not (first.isascii() and first.isdecimal()) or (dash and (negated or not last.isdecimal())):
+        found = _ITEM.fullmatch(item.strip())
+        if found is None:
             raise _bad(mask, item)
-        low, high = int(first), int(last) if dash else int(first)
+        low = int(found["first"])
+        high = int(found["last"] or low)
         if low > high:
             raise _bad(mask, item)
-        (removed if negated else chosen).update(range(low, min(high, count - 1) + 1))
+        (removed if found["negated"] else chosen).update(range(low, min(high, count - 1) + 1))
     return tuple(sorted(vcpu for vcpu in chosen - removed if vcpu < count))
 
 
