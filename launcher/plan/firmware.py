@@ -15,6 +15,7 @@ from launcher.plan.facts import Firmware
 from launcher.plan.launch_security import is_sev_es
 from launcher.plan.model import AcpiTable, BootPlan, Loader, Nvram
 from launcher.plan.steps import AnyStep, FetchKernel, MakeDirectory
+from launcher.plan.volumes import default_pull_policy
 from launcher.spec.model import ACPI, EFI, KernelBootContainer
 
 # Time to enter the firmware's menu after a paused start is resumed.
@@ -81,7 +82,7 @@ def _fetch(context: PlanContext, container: KernelBootContainer, owner: str) -> 
     return FetchKernel(
         owner=owner,
         image=container.image,
-        pull_policy=container.image_pull_policy or "IfNotPresent",
+        pull_policy=container.image_pull_policy or default_pull_policy(container.image),
         kernel=container.kernel_path,
         kernel_path=context.paths.kernel if container.kernel_path else None,
         initrd=container.initrd_path,

@@ -18,8 +18,8 @@ from launcher.plan.model import Identity, LifecyclePlan, VMPlan
 from launcher.plan.numa import guest_numa
 from launcher.plan.pinning import cputune
 from launcher.plan.settings import PlanSettings
-from launcher.plan.steps import AnyStep, MakeDirectory
 from launcher.plan.sysinfo import sysinfo
+from launcher.plan.volumes import plan_steps
 from launcher.spec.model import VirtualMachineInstance
 
 _ON_REBOOT = {"Terminate": "destroy", "Reboot": "restart"}
@@ -58,7 +58,7 @@ def make_plan(
         launch_security=launch_security(context),
         lifecycle=_lifecycle(context),
         devices=devices,
-        steps=(*_directories(context), *boot_steps(context)),
+        steps=(*plan_steps(context, devices), *boot_steps(context)),
     )
 
 
@@ -93,8 +93,3 @@ def _lifecycle(context: PlanContext) -> LifecyclePlan:
         on_reboot=_ON_REBOOT.get(context.domain.reboot_policy or ""),
         paused=context.vmi.spec.start_strategy == "Paused",
     )
-
-
-def _directories(context: PlanContext) -> tuple[AnyStep, ...]:
-    owner, paths = context.allocations.uid, context.paths
-    return (MakeDirectory(owner=owner, path=paths.state), MakeDirectory(owner=owner, path=paths.run))
