@@ -20,6 +20,7 @@ from launcher.spec.path import WHOLE
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_VALUES: Final = 300_000
 MAX_DEPTH: Final = 64
+MAX_DOCUMENTS: Final = 1000
 
 # What the notation of a scalar says about its type.
 PLAIN: Final = 0  # an unquoted YAML scalar: the field decides
@@ -64,6 +65,14 @@ _NULL_TEXTS = frozenset(("", "~", "null", "Null", "NULL"))
 def is_null(node: Node) -> bool:
     """Whether the node is a null, which means absent."""
     return type(node) is Scalar and (node.kind == NULL or (node.kind == PLAIN and node.text in _NULL_TEXTS))
+
+
+def child(node: Mapping, name: str) -> Node | None:
+    """The value of the first key ``name``; None if there is none or it is null."""
+    for key, value in zip(node.items[::2], node.items[1::2], strict=True):
+        if type(key) is Scalar and key.text == name:
+            return None if is_null(value) else value
+    return None
 
 
 def refuse(message: str, *, line: int = 0, column: int = 0) -> InvalidSpec:

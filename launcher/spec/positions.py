@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From field paths back to lines and columns of the manifest's text. Reads no text itself."""
+"""From field paths back to lines and columns of the manifest's text. Finds nothing wrong itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from launcher.errors import Violation
+from launcher.spec.json_nodes import read_json
 from launcher.spec.nodes import Mapping, Node, Scalar, Sequence
 
 
@@ -14,12 +15,20 @@ from launcher.spec.nodes import Mapping, Node, Scalar, Sequence
 class Positions:
     """Where the fields of one object stand in its text.
 
-    ``root`` is the object as it was read, None when it did not come from text. ``template`` is set when
-    the object was taken out of a VirtualMachine: the fields then stand below ``spec.template``.
+    ``root`` is the object as it was read. Without it, ``json`` may be the text of the object, which is read
+    when a position is asked for; without both, the object did not come from text. ``template`` is set
+    when the object was taken out of a VirtualMachine: its fields then stand below ``spec.template``.
     """
 
     root: Node | None = None
+    json: str = ""
     template: bool = False
+
+    def read(self) -> Positions:
+        """The same with ``root``, if there is text. Worth it before asking for many positions."""
+        if self.root is not None or not self.json:
+            return self
+        return replace(self, root=read_json(self.json))
 
     def written(self, field: str) -> str:
         """The path under which the user wrote ``field`` (``spec.template.spec…`` for a VirtualMachine)."""
@@ -28,15 +37,18 @@ class Positions:
         below = f"spec.template.{field}"
         if field == "spec" or field.startswith(("spec.", "spec[")):
             return below
-        if field.startswith("metadata.") and self.root is not None and _find(self.root, below)[1] == "":
-            return below
+        if field.startswith("metadata."):
+            root = self.read().root
+            if root is not None and _find(root, below)[1] == "":
+                return below
         return field
 
     def locate(self, field: str) -> tuple[int, int] | None:
         """Line and column (from 1) of ``field``, or of its nearest parent that is in the text."""
-        if self.root is None:
+        root = self.read().root
+        if root is None:
             return None
-        place, _rest = _find(self.root, self.written(field))
+        place, _rest = _find(root, self.written(field))
         return place if place[0] else None
 
 
@@ -45,7 +57,8 @@ NOWHERE = Positions()
 
 def with_positions(violations: Iterable[Violation], positions: Positions) -> tuple[Violation, ...]:
     """Add line and column to findings that lack them, and name fields as the user wrote them."""
-    return tuple(_placed(violation, positions) for violation in violations)
+    known = positions.read()
+    return tuple(_placed(violation, known) for violation in violations)
 
 
 def _placed(violation: Violation, positions: Positions) -> Violation:

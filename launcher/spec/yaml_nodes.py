@@ -29,6 +29,7 @@ from launcher.spec.nodes import (
     BOOLEAN,
     MAX_BYTES,
     MAX_DEPTH,
+    MAX_DOCUMENTS,
     MAX_VALUES,
     NULL,
     NUMBER,
@@ -63,8 +64,9 @@ def read_yaml(text: str) -> Iterator[Node]:
         parser = CParser(text)
         composer = _Composer(parser)
         while parser.check_event():
-            if isinstance(parser.get_event(), DocumentStartEvent):
-                yield composer.document()
+            event = parser.get_event()
+            if isinstance(event, DocumentStartEvent):
+                yield composer.document(event)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error) from error
     except yaml.reader.ReaderError as error:
@@ -97,13 +99,18 @@ class _Composer:
 
     def __init__(self, parser: CParser) -> None:
         self._next: Callable[[], Any] = parser.get_event
+        self._documents = 0
         self._size = 0
         self._text = 0
         self._anchors: dict[str, _Anchored] = {}
         self._open: list[_Frame] = []
 
-    def document(self) -> Node:
+    def document(self, start: DocumentStartEvent) -> Node:
         """The document whose start event was just taken."""
+        self._documents += 1
+        if self._documents > MAX_DOCUMENTS:
+            line, column = _place(start)
+            raise refuse(f"too many documents: accepted are up to {MAX_DOCUMENTS}", line=line, column=column)
         self._anchors.clear()
         top = _Frame([], None, 0, 0)
         self._open = [top]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The typed, immutable shape of the VirtualMachineInstance and migration APIs (kubevirt.io/v1).
 
 One class for each type of the API schema, under the schema's own name. Attribute names are the
@@ -196,6 +197,13 @@ from launcher.spec.model.status import (
     VirtualMachineInstanceStatus,
     VolumeStatus,
 )
+from launcher.spec.model.virtualmachine import (
+    InstancetypeMatcher,
+    PreferenceMatcher,
+    VirtualMachine,
+    VirtualMachineInstanceTemplateSpec,
+    VirtualMachineSpec,
+)
 from launcher.spec.model.vmi import DomainSpec, VirtualMachineInstance, VirtualMachineInstanceSpec
 from launcher.spec.model.volumes import (
     CloudInitConfigDriveSource,
@@ -300,6 +308,7 @@ __all__ = [
     "I6300ESBWatchdog",
     "InitrdInfo",
     "Input",
+    "InstancetypeMatcher",
     "IntOrString",
     "Interface",
     "InterfaceBridge",
@@ -349,6 +358,7 @@ __all__ = [
     "PodNetwork",
     "Port",
     "PortRange",
+    "PreferenceMatcher",
     "PreferredSchedulingTerm",
     "Probe",
     "QemuGuestAgentSSHPublicKeyAccessCredentialPropagation",
@@ -389,6 +399,7 @@ __all__ = [
     "VGPUOptions",
     "VMIMConfigurationOptions",
     "VideoDevice",
+    "VirtualMachine",
     "VirtualMachineInstance",
     "VirtualMachineInstanceBackupStatus",
     "VirtualMachineInstanceBackupVolumeInfo",
@@ -409,6 +420,8 @@ __all__ = [
     "VirtualMachineInstanceResourceClaim",
     "VirtualMachineInstanceSpec",
     "VirtualMachineInstanceStatus",
+    "VirtualMachineInstanceTemplateSpec",
+    "VirtualMachineSpec",
     "Volume",
     "VolumeStatus",
     "Watchdog",

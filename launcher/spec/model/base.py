@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one base class of all API types."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest clock and its timers."""
 
 from __future__ import annotations

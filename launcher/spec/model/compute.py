@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU, memory, machine, resources and launch security of a domain."""
 
 from __future__ import annotations

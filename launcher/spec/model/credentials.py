@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys and passwords to bring into the guest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device inventory of a domain and its small devices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Disks and shared filesystems as the guest sees them; what backs them is in ``volumes``."""
 
 from __future__ import annotations

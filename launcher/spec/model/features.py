@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hypervisor features, Hyper-V enlightenments among them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boot firmware, direct kernel boot, ACPI tables and the SMBIOS chassis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guest network interfaces and the networks they attach to."""
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubernetes object metadata and the small reference types that other groups share."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec import field
 
@@ -8,9 +11,8 @@ from launcher.spec.model.base import Model
 from launcher.spec.model.scalars import Int64, Time
 from launcher.spec.quantity import Quantity
 
-
-class FieldsV1(Model, frozen=True, kw_only=True):
-    """API type ``FieldsV1``."""
+# Who set which field, in the API server's own notation: handed through, never looked at.
+FieldsV1 = dict[str, Any]
 
 
 class LabelSelectorRequirement(Model, frozen=True, kw_only=True):

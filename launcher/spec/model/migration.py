@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live migration: the migration object, its state, its options and the policies that select them."""
 
 from __future__ import annotations

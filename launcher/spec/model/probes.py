@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Liveness and readiness probes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scalar types that the API names: bounded integers, time stamps, int-or-string."""
 
 from __future__ import annotations

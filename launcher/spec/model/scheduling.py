@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a control plane may place the instance: accepted and handed back, never acted on by a node."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The observed side of a VirtualMachineInstance."""
 
 from __future__ import annotations

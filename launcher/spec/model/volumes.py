@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What backs disks and filesystems."""
 
 from __future__ import annotations
