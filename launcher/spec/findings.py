@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from launcher.errors import Violation
@@ -63,12 +63,6 @@ class Findings:
         errors = "error" if self._more == 1 else "errors"
         last = Violation(field=WHOLE, type=INVALID, message=f"and {self._more} more {errors}")
         return (*self._violations, last)
-
-    def extend(self, violations: Iterable[Violation]) -> None:
-        """Add findings that are worded already."""
-        for violation in violations:
-            if not self._is_full():
-                self._violations.append(violation)
 
     def add(self, path: FieldPath, kind: str, message: str, node: Node, *, show: bool = True) -> None:
         """Add one finding about ``node`` at ``path``; its value is shown unless it may be secret."""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from launcher.errors import InvalidSpec
+from launcher.errors import InvalidSpec, Violation
 from launcher.spec.codec import dec_hook
 from launcher.spec.findings import INVALID, Findings
 from launcher.spec.json_nodes import NotJSON, read_json
@@ -70,12 +70,13 @@ def load_manifests(text: str | bytes, *, source: str = "") -> tuple[LoadedObject
         return (fast,)
     findings = Findings()
     loaded: list[LoadedObject | None] = []
+    fatal: tuple[Violation, ...] = ()
     try:
         loaded = [_read_object(node, findings, source) for node in _documents(content) if not is_null(node)]
     except InvalidSpec as error:
-        findings.extend(error.violations)
-    if findings:
-        raise InvalidSpec(findings.violations(), hint=f"in {source}" if source else "")
+        fatal = error.violations  # where reading stopped: said first, as it hides what follows
+    if fatal or findings:
+        raise InvalidSpec((*fatal, *findings.violations()), hint=f"in {source}" if source else "")
     if not loaded:
         raise refuse(f"there is no object in the text; accepted kinds: {', '.join(KINDS)}")
     return tuple(item for item in loaded if item is not None)

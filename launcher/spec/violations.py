@@ -40,8 +40,10 @@ def read_as(kind: type, node: Node, path: FieldPath, findings: Findings) -> Any:
     return _struct_reader(kind)(node, path, findings)
 
 
-def entries(node: Mapping, path: FieldPath, findings: Findings) -> Iterator[tuple[Scalar, Node]]:
-    """The keys and values of a map, without the keys that no map of an object may have."""
+def _entries(
+    node: Mapping, path: FieldPath, findings: Findings, *, fields: bool = False
+) -> Iterator[tuple[Scalar, Node]]:
+    """The keys and values of a map, without the keys that none may have. ``fields``: of an object."""
     seen: dict[str, Scalar] = {}
     for key, value in zip(node.items[::2], node.items[1::2], strict=True):
         if type(key) is not Scalar:
@@ -49,7 +51,8 @@ def entries(node: Mapping, path: FieldPath, findings: Findings) -> Iterator[tupl
         elif key.text in seen:
             first = seen[key.text]
             where = f", first in line {first.line}" if first.line else ""
-            findings.add(path / key.text, DUPLICATE, f"the key is given twice{where}", key, show=False)
+            here = path / key.text if fields else path[key.text]
+            findings.add(here, DUPLICATE, f"the key is given twice{where}", key, show=False)
         elif _is_good_key(key, path, findings):
             seen[key.text] = key
             yield key, value
@@ -60,7 +63,7 @@ def _is_good_key(key: Scalar, path: FieldPath, findings: Findings) -> bool:
         findings.wrong_type(path, key, "text as a key")
     elif key.kind == PLAIN and key.text == "<<":
         message = "merge keys are not supported; write the fields out"
-        findings.add(path / key.text, INVALID, message, key, show=False)
+        findings.add(path[key.text], INVALID, message, key, show=False)
     elif bad := forbidden_character(key.text):
         findings.add(path, INVALID, f"a key contains the control character {bad}", key, show=False)
     else:
@@ -83,7 +86,7 @@ class _Struct:
             return ABSENT
         result: dict[str, Any] = {}
         given = set()
-        for key, value in entries(node, path, findings):
+        for key, value in _entries(node, path, findings, fields=True):
             field = self._fields.get(key.text)
             if field is None:
                 findings.unknown(path, key, self._fields)
@@ -132,7 +135,7 @@ class _Map:
             findings.wrong_type(path, node, "a map")
             return ABSENT
         result = {}
-        for key, value in entries(node, path, findings):
+        for key, value in _entries(node, path, findings):
             if not is_null(value):
                 content = self._read(value, path[key.text], findings)
                 if content is not ABSENT:
@@ -243,8 +246,8 @@ class _Choice:
 def _read_anything(node: Node, path: FieldPath, findings: Findings) -> Any:
     if type(node) is Mapping:
         return {
-            key.text: _read_anything(value, path / key.text, findings)
-            for key, value in entries(node, path, findings)
+            key.text: _read_anything(value, path[key.text], findings)
+            for key, value in _entries(node, path, findings)
         }
     if type(node) is Sequence:
         return [_read_anything(item, path[index], findings) for index, item in enumerate(node.items)]
