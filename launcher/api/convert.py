@@ -20,6 +20,7 @@ from launcher.agent.port import (
 from launcher.errors import InvalidRequest, Violation
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.rpc.struct import from_plain
+from launcher.spec.codec import enc_hook
 from launcher.v1 import migrations_pb2, node_pb2, peer_pb2, types_pb2
 
 DEFAULT_NAMESPACE = "default"
@@ -184,5 +185,5 @@ def attempt(name: str) -> str:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+    plain: dict[str, Any] = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
     return plain

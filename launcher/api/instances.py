@@ -34,7 +34,7 @@ class Instances(InstanceServiceServicer):
         self, request: pb.CreateInstanceRequest, context: Context
     ) -> pb.CreateInstanceResponse:
         """Validate, then hand over."""
-        vmi = manifest.instance(request)
+        vmi = await asyncio.to_thread(manifest.instance, request, request.WhichOneof("manifest"))
         beside = convert.companions(request.companions)
         created = await self._agent.create_instance(vmi, beside, dry_run=request.dry_run)
         return pb.CreateInstanceResponse(instance=convert.struct(created))

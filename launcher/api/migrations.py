@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -29,7 +30,7 @@ class Migrations(MigrationServiceServicer):
         self, request: pb.CreateMigrationRequest, context: Context
     ) -> pb.CreateMigrationResponse:
         """Validate, then hand over."""
-        vmim = manifest.migration(request)
+        vmim = await asyncio.to_thread(manifest.migration, request, request.WhichOneof("manifest"))
         if not request.target:
             finding = Violation(
                 field="target", type="FieldValueRequired", message="must name a peer or its ADDRESS:PORT"

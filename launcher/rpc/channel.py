@@ -20,7 +20,7 @@ MAX_MESSAGE = 16 * MIB
 MAX_METADATA = 256 * KIB
 """What we accept of a status, so that a manifest with hundreds of errors shows them all."""
 
-METADATA: Sequence[tuple[str, str]] = ((LIMIT_KEY, str(MAX_METADATA - 16 * KIB)),)
+METADATA: tuple[tuple[str, str | bytes], ...] = ((LIMIT_KEY, str(MAX_METADATA - 16 * KIB)),)
 """Request metadata of all our calls."""
 
 KEEPALIVE_MS = 20_000

@@ -11,6 +11,8 @@ from google.protobuf.struct_pb2 import ListValue, Struct, Value
 EXACT = 2**53
 """Doubles hold every integer up to here (IEEE 754); a larger one has lost digits on the way."""
 
+_INT64 = 2**63
+
 
 def to_plain(struct: Struct) -> dict[str, Any]:
     """The JSON object in ``struct``; integral numbers become ``int``."""
@@ -21,7 +23,7 @@ def _plain(value: Value) -> Any:
     match value.WhichOneof("kind"):
         case "number_value":
             number = value.number_value
-            return int(number) if number.is_integer() else number
+            return int(number) if number.is_integer() and abs(number) <= _INT64 else number
         case "string_value":
             return value.string_value
         case "bool_value":

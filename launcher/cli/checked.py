@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A manifest file read and checked without an agent: what validate, translate and plan share."""
+
+from __future__ import annotations
+
+from launcher.cli.documents import read, split
+from launcher.errors import InvalidSpec, Violation
+from launcher.spec.load import LoadedObject, load_manifests
+from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.positions import with_positions
+from launcher.spec.rules import check
+
+_BESIDE = ("Secret", "ConfigMap")
+
+
+def load_checked(file: str) -> tuple[LoadedObject, ...]:
+    """The objects in ``file`` (Secrets and ConfigMaps beside them left out), valid by schema and rules.
+
+    Raises:
+        InvalidSpec: with everything that was found, each with its place.
+        InvalidRequest: the file cannot be read.
+    """
+    documents = split(read(file))
+    texts = [d.text for d in documents if d.kind not in _BESIDE] or [documents[0].text]
+    found: list[Violation] = []
+    loaded: list[LoadedObject] = []
+    for text in texts:
+        try:
+            objects = load_manifests(text)
+        except InvalidSpec as error:
+            found += error.violations
+            continue
+        for item in objects:
+            if isinstance(item.obj, VirtualMachineInstance):
+                found += with_positions(check(item.obj), item.positions)
+        loaded += objects
+    if found:
+        raise InvalidSpec(found)
+    return tuple(loaded)
+
+
+def load_instance(file: str) -> tuple[VirtualMachineInstance, LoadedObject]:
+    """The one instance in ``file``, and what it was read from.
+
+    Raises:
+        InvalidSpec: there is none, there are several, or it is wrong.
+        InvalidRequest: the file cannot be read.
+    """
+    instances = [
+        (item.obj, item) for item in load_checked(file) if isinstance(item.obj, VirtualMachineInstance)
+    ]
+    if len(instances) != 1:
+        message = f"must hold one VirtualMachineInstance, not {len(instances)}"
+        raise InvalidSpec([Violation(field="", type="FieldValueInvalid", message=message)])
+    return instances[0]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``launcherctl create``: manifests to the agent, with what they need beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from launcher.cli import exits, table
+from launcher.cli.documents import Document, keyed_data, read, split
+from launcher.cli.session import current, file_option, namespace_option
+from launcher.errors import InvalidRequest, InvalidSpec, Violation
+from launcher.spec.quantity import Quantity
+
+if TYPE_CHECKING:
+    from launcher.cli.client import Client, Object
+    from launcher.v1.types_pb2 import ClaimBinding, Companions
+
+
+@click.command(short_help="Create an instance or migration from a file.")
+@file_option
+@namespace_option
+@click.option("--secret", "secrets", metavar="FILE", multiple=True, help="A Secret manifest it refers to.")
+@click.option("--config-map", "config_maps", metavar="FILE", multiple=True, help="A ConfigMap manifest.")
+@click.option(
+    "--claim",
+    "claims",
+    metavar="NAME=PATH[,block][,shared][,capacity=10Gi]",
+    multiple=True,
+    help="Where a PersistentVolumeClaim or DataVolume lies on the node.",
+)
+@click.option("--to", "target", metavar="NODE", help="For a migration: the node to go to.")
+@click.option("--dry-run", is_flag=True, help="Only let the agent check an instance.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print what was created.")
+def create(
+    file: str,
+    secrets: Sequence[str],
+    config_maps: Sequence[str],
+    claims: Sequence[str],
+    target: str | None,
+    dry_run: bool,
+    output: str | None,
+) -> int:
+    """Create an instance or migration from a file.
+
+    The file may hold Secrets and ConfigMaps beside the instance; they go along with it and are not kept
+    otherwise.
+    """
+    documents = split(read(file))
+    asked = [document for document in documents if document.kind not in ("Secret", "ConfigMap")]
+    beside = [document for document in documents if document.kind in ("Secret", "ConfigMap")]
+    beside += [Document(kind="Secret", text=read(path)) for path in secrets]
+    beside += [Document(kind="ConfigMap", text=read(path)) for path in config_maps]
+    companions = _companions(beside, claims)
+    session = current()
+    with session.client() as client:
+        for document in asked:
+            try:
+                if document.kind == "VirtualMachineInstanceMigration":
+                    created = _migration(client, document, target, session.namespace)
+                else:
+                    created = client.instances.create(
+                        document.text, companions, namespace=session.namespace, dry_run=dry_run
+                    )
+            except InvalidSpec as error:
+                click.echo(exits.explain(error, file=file), err=True)
+                return exits.INVALID
+            _report(created, output, "created (dry run)" if dry_run else "created")
+    return exits.OK
+
+
+def _migration(client: Client, document: Document, target: str | None, namespace: str) -> Object:
+    if target is None:
+        raise click.UsageError("a migration needs --to NODE")
+    return client.migrations.create(document.text, target=target, namespace=namespace)
+
+
+def _report(created: Object, output: str | None, done: str) -> None:
+    if output is not None:
+        click.echo(table.documents([created], output, single=True))
+    else:
+        click.echo(f"{table.resource(created)}/{table.name(created)} {done}")
+
+
+def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Companions:
+    from launcher.v1.types_pb2 import Companions
+
+    companions = Companions(claims=[_claim(text) for text in claims])
+    for document in documents:
+        name, data = keyed_data(document.text, document.kind)
+        kept = companions.secrets if document.kind == "Secret" else companions.config_maps
+        kept[name].data.update(data)
+    return companions
+
+
+def _claim(text: str) -> ClaimBinding:
+    """Read ``NAME=PATH[,block][,shared][,capacity=SIZE]``.
+
+    Raises:
+        InvalidRequest: it is not of that form.
+    """
+    from launcher.v1.types_pb2 import ClaimBinding
+
+    name, _, rest = text.partition("=")
+    path, *flags = rest.split(",")
+    if not name or not path.startswith("/"):
+        raise _invalid(text, "must be NAME=PATH with an absolute path")
+    binding = ClaimBinding(claim=name, path=path)
+    for flag in flags:
+        key, _, value = flag.partition("=")
+        if key == "block" and not value:
+            binding.block = True
+        elif key == "shared" and not value:
+            binding.shared = True
+        elif key == "capacity":
+            try:
+                binding.capacity = Quantity(value).bytes_floor()
+            except ValueError as error:
+                raise _invalid(text, f"capacity: {error}") from error
+        else:
+            raise _invalid(text, f"{flag!r} is none of block, shared, capacity=SIZE")
+    return binding
+
+
+def _invalid(value: str, message: str) -> InvalidRequest:
+    return InvalidRequest(
+        [Violation(field="--claim", type="FieldValueInvalid", value=value, message=message)]
+    )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``launcherctl delete``."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from launcher.cli.resource import vmi_arguments
+from launcher.cli.session import current, namespace_option
+from launcher.errors import NotFound, TimedOut
+
+if TYPE_CHECKING:
+    from launcher.cli.client import Client
+
+
+@click.command()
+@vmi_arguments
+@namespace_option
+@click.option("--wait", is_flag=True, help="Return when the instance is gone (at most --timeout).")
+@click.option(
+    "--grace-period",
+    type=click.IntRange(min=0),
+    help="Seconds the guest may take to shut down; 0 kills it. Default: what its manifest says.",
+)
+@click.option("--ignore-not-found", is_flag=True, help="It is fine when there is none.")
+def delete(name: str, wait: bool, grace_period: int | None, ignore_not_found: bool) -> None:
+    """Stop and remove the instance NAME."""
+    session = current()
+    with session.client() as client:
+        try:
+            client.instances.delete(name, namespace=session.namespace, grace_period_s=grace_period)
+        except NotFound:
+            if not ignore_not_found:
+                raise
+            return
+        click.echo(f'virtualmachineinstance.kubevirt.io "{name}" deleted')
+        if wait:
+            _until_gone(client, name, session.namespace, session.timeout_s + (grace_period or 0))
+
+
+def _until_gone(client: Client, name: str, namespace: str, timeout_s: float) -> None:
+    """Wait for DELETED, or for a listing without the instance.
+
+    Raises:
+        TimedOut: it is still there after ``timeout_s``.
+    """
+    present = False
+    try:
+        with closing(client.instances.watch(namespace=namespace, name=name, timeout_s=timeout_s)) as changes:
+            for change in changes:
+                present = present or change.type == "ADDED"
+                if change.type == "DELETED" or (change.type == "BOOKMARK" and not present):
+                    return
+    except TimedOut as error:
+        raise TimedOut(
+            f"instance {name!r} is still there after {timeout_s:.0f} s",
+            hint="the guest may be shutting down; --grace-period 0 kills it",
+        ) from error

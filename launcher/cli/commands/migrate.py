@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``launcherctl migrate`` and ``migrate-cancel``."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from launcher.cli import exits
+from launcher.cli.resource import vmi_arguments
+from launcher.cli.session import current, namespace_option
+from launcher.errors import LauncherError, NotFound
+
+if TYPE_CHECKING:
+    from launcher.cli.client import Client
+
+# Kubernetes' generateName adds five characters; nothing in them can be read as a word.
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@click.command()
+@vmi_arguments
+@namespace_option
+@click.option("--to", "target", metavar="NODE", required=True, help="A peer of the node, or ADDRESS:PORT.")
+@click.option("--name", "migration_name", help="Name of the migration (default: made up).")
+@click.option("--watch", is_flag=True, help="Show how it goes, and a report at the end.")
+def migrate(name: str, target: str, migration_name: str | None, watch: bool) -> int:
+    """Migrate the instance NAME to another node while it runs.
+
+    With --watch the exit status is 1 when the migration failed. Ctrl+C stops only the watching.
+    """
+    session = current()
+    made = migration_name or f"{name}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+    manifest = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstanceMigration",
+        "metadata": {"name": made, "namespace": session.namespace},
+        "spec": {"vmiName": name},
+    }
+    with session.client() as client:
+        client.migrations.create(manifest, target=target, namespace=session.namespace)
+        click.echo(f"virtualmachineinstancemigration.kubevirt.io/{made} created")
+        return _watch(client, made, session.namespace) if watch else exits.OK
+
+
+def _watch(client: Client, name: str, namespace: str) -> int:
+    from launcher.cli import progress
+
+    try:
+        with closing(client.migrations.watch(name, namespace=namespace)) as views:
+            last = progress.follow(progress.endings(views))
+    except KeyboardInterrupt:
+        click.echo(f"the migration goes on\nhint: launcherctl migrate-cancel {name} stops it", err=True)
+        raise
+    except LauncherError:
+        click.echo(f"lost sight of it\nhint: launcherctl describe vmim {name}", err=True)
+        raise
+    if last is None or not last.HasField("report"):
+        click.echo(f"error: the migration has no report\nhint: launcherctl describe vmim {name}", err=True)
+        return exits.ERROR
+    click.echo("\n".join(progress.report_lines(last.report)))
+    return exits.OK if last.report.succeeded else exits.ERROR
+
+
+@click.command("migrate-cancel")
+@click.argument("name")
+@namespace_option
+def migrate_cancel(name: str) -> None:
+    """Stop the running migration of the instance NAME (or the migration NAME); the instance stays here."""
+    session = current()
+    with session.client() as client:
+        running = _running(client, name, session.namespace)
+        client.migrations.cancel(running, namespace=session.namespace)
+    click.echo(f"migration {running} is being cancelled", err=True)
+
+
+def _running(client: Client, name: str, namespace: str) -> str:
+    """The name of the migration that ``name`` means.
+
+    Raises:
+        NotFound: there is none under way.
+    """
+    from launcher.cli.progress import FINISHED, phase
+    from launcher.rpc.struct import to_plain
+
+    for migration in client.migrations.list(namespace=namespace):
+        vmim = to_plain(migration.object)
+        own = vmim.get("metadata", {}).get("name", "")
+        if name in (own, vmim.get("spec", {}).get("vmiName")) and phase(migration) not in FINISHED:
+            return str(own)
+    raise NotFound("running migration", name, hint="launcherctl get vmim lists them")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``launcherctl``: global options, the list of commands, and how every failure ends. Commands load lazily."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from launcher.cli import exits
+from launcher.cli.session import Session
+from launcher.errors import LauncherError
+
+# name: (module, attribute, help in the list). A module is imported when its command runs.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "create": ("launcher.cli.commands.create", "create", "Create an instance or migration from a file."),
+    "get": ("launcher.cli.commands.get", "get", "Show instances (vmi) or migrations (vmim)."),
+    "describe": ("launcher.cli.commands.describe", "describe", "Show everything about one object."),
+    "delete": ("launcher.cli.commands.delete", "delete", "Stop and remove an instance."),
+    "pause": ("launcher.cli.commands.power", "pause", "Freeze an instance."),
+    "unpause": ("launcher.cli.commands.power", "unpause", "Let a paused instance go on."),
+    "console": ("launcher.cli.commands.console", "console", "Connect to the serial console."),
+    "logs": ("launcher.cli.commands.logs", "logs", "Print what the serial console printed."),
+    "xml": ("launcher.cli.commands.xml", "xml", "Print the live domain XML of libvirt."),
+    "migrate": ("launcher.cli.commands.migrate", "migrate", "Migrate an instance to another node, live."),
+    "migrate-cancel": ("launcher.cli.commands.migrate", "migrate_cancel", "Stop a running migration."),
+    "node": ("launcher.cli.commands.node", "node", "Show the node."),
+    "validate": ("launcher.cli.commands.validate", "validate", "Check a manifest (needs no agent)."),
+    "translate": ("launcher.cli.commands.translate", "translate", "Print the domain XML (needs no agent)."),
+    "plan": ("launcher.cli.commands.plan", "plan", "Print what a node would do (needs no agent)."),
+    "lab": ("launcher.lab.cli", "lab_group", "Two nodes on this machine, to play with."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command ``cmd_name``."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete names without importing."""
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=entry[2])
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from launcher import __version__
+
+        click.echo(f"launcherctl {__version__}")
+        context.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-s",
+    "--server",
+    envvar="LAUNCHER_SERVER",
+    default="unix:/run/launcher/launcherd.sock",
+    show_default=True,
+    help="unix:PATH or ADDRESS:PORT of launcherd.",
+)
+@click.option("--tls-cert", envvar="LAUNCHER_TLS_CERT", default="", help="Client certificate (PEM).")
+@click.option("--tls-key", envvar="LAUNCHER_TLS_KEY", default="", help="Its key (PEM).")
+@click.option("--tls-ca", envvar="LAUNCHER_TLS_CA", default="", help="CA of the server (PEM).")
+@click.option("--tls-server-name", default="", help="Name in the server's certificate, if not the address.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.pass_context
+def cli(
+    context: click.Context,
+    server: str,
+    tls_cert: str,
+    tls_key: str,
+    tls_ca: str,
+    tls_server_name: str,
+    timeout: float,
+    namespace: str,
+) -> None:
+    """Run and migrate virtual machine instances of this node.
+
+    Exit status: 0 done, 1 error, 2 invalid input, 3 not found, 4 refused, 5 unavailable, 130 interrupted.
+    """
+    context.obj = Session(
+        server=server,
+        namespace=namespace,
+        timeout_s=timeout,
+        certificate=tls_cert,
+        key=tls_key,
+        ca=tls_ca,
+        server_name=tls_server_name,
+    )
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run ``launcherctl`` and exit with the status that the outcome stands for."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run ``launcherctl`` with ``args`` (default: the process's) and give the exit status."""
+    try:
+        result = cli.main(args=args, prog_name="launcherctl", standalone_mode=False)
+        return result if isinstance(result, int) else exits.OK
+    except LauncherError as error:
+        click.echo(exits.explain(error), err=True)
+        return exits.exit_status(error)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader left (`launcherctl get vmi | head`): not ours to complain about.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A migration as it goes: a live bar on a terminal, else one line every few seconds; then the report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+from launcher.rpc.struct import to_plain
+from launcher.units import human_bytes, human_ms
+from launcher.v1.migrations_pb2 import Migration, MigrationProgress, MigrationReport
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+LINE_EVERY_S = 5.0
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+def phase(migration: Migration) -> str:
+    """The migration's phase in the API's words."""
+    found: str = to_plain(migration.object).get("status", {}).get("phase", "")
+    return found or migration.progress.phase
+
+
+def follow(views: Iterable[Migration], *, out: TextIO | None = None) -> Migration | None:
+    """Show ``views`` on ``out`` (standard error) until they end; give the last one."""
+    out = sys.stderr if out is None else out
+    show = _Bar(out) if out.isatty() else _Lines(out, time.monotonic)
+    last = None
+    with show:
+        for migration in views:
+            show.update(migration)
+            last = migration
+    return last
+
+
+def line(migration: Migration) -> str:
+    """One look in one line."""
+    progress = migration.progress
+    if not migration.HasField("progress"):
+        return phase(migration) or "Pending"
+    return f"{phase(migration)}  {_share(progress):3.0f} %  {_numbers(progress)}"
+
+
+def report_lines(report: MigrationReport) -> list[str]:
+    """The report; what was not measured is left out."""
+    rows = [("Result", "succeeded" if report.succeeded else f"failed: {report.reason or 'no reason given'}")]
+    measured: tuple[tuple[str, str, Callable[[int], str]], ...] = (
+        ("Total time", "total_ms", human_ms),
+        ("Downtime", "downtime_ms", human_ms),
+        ("Setup", "setup_ms", human_ms),
+        ("Iterations", "iterations", str),
+        ("Transferred", "transferred_bytes", human_bytes),
+        ("Guest memory", "memory_total_bytes", human_bytes),
+        ("Mean rate", "mean_bytes_per_second", lambda rate: f"{human_bytes(rate)}/s"),
+    )
+    rows += [
+        (label, shown(getattr(report, field)))
+        for label, field, shown in measured
+        if report.HasField(field)  # type: ignore[arg-type]
+    ]
+    rows.append(("Measured by", report.source or "nobody"))
+    lines = ["Migration report", *(f"  {label + ':':<14}{value}" for label, value in rows)]
+    if report.steps:
+        lines.append("  Steps:")
+    return lines + [
+        f"    {step.elapsed_seconds:7.1f} s  {step.action}" + (f"  ({step.reason})" if step.reason else "")
+        for step in report.steps
+    ]
+
+
+def _share(progress: MigrationProgress) -> float:
+    """How much of the memory is over there, in percent."""
+    if not progress.total_bytes:
+        return 0.0
+    done = 100 * (1 - progress.remaining_bytes / progress.total_bytes)
+    return min(max(done, 0.0), 100.0)
+
+
+def _numbers(progress: MigrationProgress) -> str:
+    parts = [
+        f"iteration {progress.iteration}",
+        f"remaining {human_bytes(progress.remaining_bytes)}",
+        f"bandwidth {human_bytes(progress.bandwidth_bytes_per_second)}/s",
+        f"dirty {human_bytes(progress.dirty_rate_bytes_per_second)}/s",
+        f"max downtime {human_ms(progress.max_downtime_ms)}",
+    ]
+    if progress.HasField("eta_seconds"):
+        parts.append(f"ETA {human_ms(progress.eta_seconds * 1000)}")
+    return "  ".join(parts)
+
+
+class _Lines:
+    """For logs and pipes: a line when the phase changes or the policy acted, else one every few seconds."""
+
+    def __init__(self, out: TextIO, clock: Callable[[], float]) -> None:
+        self._out, self._clock = out, clock
+        self._phase, self._note, self._next = "", "", 0.0
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def update(self, migration: Migration) -> None:
+        """Print ``migration`` if there is something to say."""
+        now, note = self._clock(), migration.progress.note
+        if phase(migration) != self._phase or now >= self._next:
+            self._phase, self._next = phase(migration), now + LINE_EVERY_S
+            print(line(migration), file=self._out, flush=True)
+        if note and note != self._note:
+            print(f"  {note}", file=self._out, flush=True)
+        self._note = note
+
+
+class _Bar:
+    """For terminals."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._progress, self._task = _rich_bar(out)
+        self._note = ""
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, migration: Migration) -> None:
+        """Move the bar; what the policy did stays above it."""
+        progress = migration.progress
+        done = phase(migration) == "Succeeded"
+        numbers = _numbers(progress) if migration.HasField("progress") else ""
+        self._progress.update(
+            self._task,
+            completed=100.0 if done else _share(progress),
+            description=phase(migration) or "Pending",
+            numbers=numbers,
+        )
+        if progress.note and progress.note != self._note:
+            self._progress.console.print(f"  {progress.note}", markup=False, highlight=False)
+        self._note = progress.note
+
+
+def _rich_bar(out: TextIO) -> tuple[Progress, Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[numbers]}", markup=False),
+    )
+    progress = Progress(*columns, console=Console(file=out), refresh_per_second=5)
+    return progress, progress.add_task("Pending", total=100.0, numbers="")
+
+
+def endings(views: Iterable[Migration]) -> Iterator[Migration]:
+    """``views`` up to the one that shows the end, report included."""
+    for migration in views:
+        yield migration
+        if phase(migration) in FINISHED and migration.HasField("report"):
+            return
