@@ -152,8 +152,8 @@ _STOPPED_FOR_MIGRATION = frozenset({"migration", "starting-up", "unknown"})
 
 
 def target_side(state: TargetState | None) -> TargetSide:
-    """Read the target's answer; None: it gave none."""
-    if state is None:
+    """Read the target's answer; None: it gave none. One that does not know the attempt proves nothing."""
+    if state is None or not state.known:
         return TargetSide.UNREACHABLE
     if not state.domain:
         return TargetSide.NONE

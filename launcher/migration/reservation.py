@@ -24,7 +24,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An incoming attempt, for the journal. ``expires`` is monotonic time of this boot.
 
-    ``adopted``: the guest arrived and is this node's. Nothing secret is in here.
+    ``adopted``: the guest arrived and is this node's. ``released``: it did not, and nothing is held any
+    more; remembered for a while, because only then can the node prove that it has no domain. Nothing secret.
     """
 
     attempt: str
@@ -33,6 +34,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     expires: float = 0.0
     adopted: bool = False
+    released: bool = False
     reservation: Reservation | None = None
 
 

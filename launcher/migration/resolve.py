@@ -28,6 +28,8 @@ DROP_AFTER_S = 5.0
 own hand-over takes milliseconds, and a domain that is about to run must not be destroyed."""
 
 
+_LOOK_AGAIN = frozenset({Verdict.WAIT, Verdict.DROP_TARGET, Verdict.LOST, Verdict.CONFLICT})
+"""Not ends, or ends so bad that they are believed only when they last."""
 _SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
 
 
@@ -66,10 +68,11 @@ class Resolver:
         pause = FIRST_PAUSE_S
         while True:
             resolved = await self._round(suspended=suspended, reason=reason)
-            if resolved.verdict not in (Verdict.WAIT, Verdict.DROP_TARGET):
+            if resolved.verdict not in _LOOK_AGAIN:
                 return resolved
             if self._clock.monotonic() + pause > ends:
-                return msgspec.structs.replace(resolved, verdict=Verdict.WAIT)
+                lasting = resolved.verdict in (Verdict.LOST, Verdict.CONFLICT)
+                return resolved if lasting else msgspec.structs.replace(resolved, verdict=Verdict.WAIT)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_S)
 

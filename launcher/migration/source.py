@@ -40,8 +40,8 @@ from launcher.migration.progress import MigrationProgress
 from launcher.migration.report import make_report
 from launcher.migration.resolve import Resolved, Resolver
 
-PREPARE_DEADLINE_S = 8.0
-"""The target has 5 s for its checks; the rest is the way there and back."""
+PREPARE_DEADLINE_S = 20.0
+"""The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
 PREPARE_TRIES = 3
 PREPARE_AGAIN_S = 1.0
 READ_DEADLINE_S = 10.0

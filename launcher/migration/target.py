@@ -9,7 +9,9 @@ source says: then the source asks again, sees who owns the guest, and gives way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -31,9 +33,12 @@ from launcher.migration.reservation import (
 )
 
 CHECKS_DEADLINE_S = 5.0
-RESERVE_DEADLINE_S = 60.0
+RESERVE_DEADLINE_S = 14.0
+"""Together a little less than the source waits."""
 LEASE_S = 120.0
 """Long enough for a source agent to restart between prepare and the migrate call."""
+REMEMBER_S = 3600.0
+"""For so long the source can ask about an attempt that was released."""
 READ_DEADLINE_S = 5.0
 ACT_DEADLINE_S = 30.0
 
@@ -64,13 +69,13 @@ class TargetSide:
         self._journal = journal
         self._inbound = inbound
         self._records: dict[str, IncomingRecord] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def restore(self, records: Sequence[IncomingRecord]) -> None:
         """Take over what the journal holds after a restart; leases go on."""
         for record in records:
             self._records[record.attempt] = record
-            if record.port and not record.adopted:
+            if record.port and not record.adopted and not record.released:
                 self._ports.adopt(record.attempt, record.port)
 
     @property
@@ -111,6 +116,8 @@ class TargetSide:
                 return TargetState(attempt=attempt, known=False)
             domain = await self._domain(record.uuid)
             side = target_side(_state(record, domain))
+            if record.released:
+                return _state(record, domain)
             if domain is not None and (side is Side.ACTIVE or (succeeded and side is Side.ENDED)):
                 return await self._adopt(record, domain)
             if side is Side.POST_COPY or (succeeded and side is Side.INCOMING):
@@ -155,14 +162,19 @@ class TargetSide:
             await self._journal.forget(attempt)
 
     def _lock(self, attempt: str) -> asyncio.Lock:
-        return self._locks.setdefault(attempt, asyncio.Lock())
+        lock = self._locks.get(attempt)
+        if lock is None:
+            lock = self._locks[attempt] = asyncio.Lock()
+        return lock
 
     def _lease_end(self) -> float:
         return self._clock.monotonic() + LEASE_S
 
     def _clashes(self, attempt: str, uuid: str) -> tuple[str, ...]:
         """What this module knows by itself: a second attempt for the guest, too many incoming ones."""
-        others = [r for r in self._records.values() if r.attempt != attempt and not r.adopted]
+        others = [
+            r for r in self._records.values() if r.attempt != attempt and not r.adopted and not r.released
+        ]
         findings = [
             f"the guest is the subject of another incoming migration ({other.attempt})"
             for other in others
@@ -185,24 +197,29 @@ class TargetSide:
 
     async def _reserve(self, request: PrepareRequest, uuid: str) -> PrepareReply:
         attempt = request.attempt
+        findings = self._clashes(attempt, uuid)  # Again: another attempt may have come during the checks.
+        if findings:
+            return PrepareReply(findings=findings, node=self._node)
         try:
             port = self._ports.allocate(attempt)
         except LauncherError as error:
             return PrepareReply(findings=(str(error),), node=self._node)
         # Written first: a crash in the middle of reserving leaves something to release.
-        record = IncomingRecord(
-            attempt=attempt,
-            source_node=request.source_node,
-            uuid=uuid,
-            port=port,
-            expires=self._lease_end(),
+        record = await self._save(
+            IncomingRecord(
+                attempt=attempt,
+                source_node=request.source_node,
+                uuid=uuid,
+                port=port,
+                expires=self._lease_end(),
+            )
         )
-        record = await self._save(record)
         try:
             async with deadline("reserving for the guest", RESERVE_DEADLINE_S):
                 reservation = await self._hooks.reserve(request)
         except LauncherError as error:
-            await self._release(record)
+            with contextlib.suppress(LauncherError):  # What is left is released when the lease runs out.
+                await self._release(record)
             return PrepareReply(findings=(str(error),), node=self._node)
         return self._reply(await self._save(record, reservation=reservation, expires=self._lease_end()))
 
@@ -221,8 +238,8 @@ class TargetSide:
 
     async def _save(self, record: IncomingRecord, **changes: object) -> IncomingRecord:
         record = msgspec.structs.replace(record, **changes)
+        self._records[record.attempt] = record  # First: whoever looks while the journal writes must see it.
         await self._journal.save(record)
-        self._records[record.attempt] = record
         return record
 
     async def _domain(self, uuid: str) -> DomainRecord | None:
@@ -241,7 +258,7 @@ class TargetSide:
 
     async def _let_go(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
         """End an incoming domain that never ran, forget one that ended, and release. Adopted ones stay."""
-        if record.adopted:
+        if record.adopted or record.released:
             return _state(record, domain)
         if domain is not None:
             async with deadline("ending the incoming domain", ACT_DEADLINE_S):
@@ -254,10 +271,14 @@ class TargetSide:
     async def _release(self, record: IncomingRecord) -> None:
         await self._hooks.release(record)
         self._ports.release(record.attempt)
-        self._records.pop(record.attempt, None)
-        await self._journal.forget(record.attempt)
+        until = self._clock.monotonic() + REMEMBER_S
+        await self._save(record, released=True, reservation=None, port=0, expires=until)
 
     async def _expire(self, record: IncomingRecord) -> None:
+        if record.released:
+            del self._records[record.attempt]
+            await self._journal.forget(record.attempt)
+            return
         domain = await self._domain(record.uuid)
         side = target_side(_state(record, domain))
         if domain is not None and side is Side.ACTIVE:
