@@ -11,9 +11,8 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -23,14 +22,12 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from launcher.errors import LauncherError, Unavailable
+from launcher.host.logging import Log, fields, get
 from launcher.rpc.status import DETAILS_LIMIT, DOMAIN, LIMIT_KEY, encode
 
-log = logging.getLogger(__name__)
+log = get(__name__)
 
 REQUEST_ID_KEY = "x-request-id"
-request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the call that runs now, for log lines further down."""
-
 _PREFIX = "/launcher.v1."
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LARGEST_LIMIT = 1024 * 1024
@@ -82,7 +79,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Context) -> Any:
             record = await _begin(method, context)
             try:
-                response = await inner(request, context)
+                with fields(request_id=record.ident):
+                    response = await inner(request, context)
             except asyncio.CancelledError:
                 record.end("CANCELLED")
                 raise
@@ -105,6 +103,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 async with aclosing(inner(request, context)) as responses:
                     async for response in responses:
                         yield response
+            except GeneratorExit:  # gRPC was sending when the caller left
+                record.end("CANCELLED")
+                raise
             except asyncio.CancelledError:
                 if not self._stopping:
                     record.end("CANCELLED")
@@ -125,43 +126,37 @@ class _Call:
 
     def __init__(self, method: str, peer: str, ident: str, limit: int) -> None:
         self._method = method.removeprefix(_PREFIX)
-        self._peer, self._ident, self._limit = peer, ident, limit
+        self.ident, self._limit = ident, limit
+        self._log: Log = log.bind(rpc=self._method, peer=peer, request_id=ident)
         self._began = time.monotonic()
 
-    def end(self, code: str, **fields: str) -> None:
+    def end(self, code: str, **more: str) -> None:
         """Log the call once."""
         read = self._method.partition("/")[2].startswith(_READS)
         level = logging.DEBUG if code == "OK" and read else logging.INFO
-        log.log(level, "%s %s", self._method, code, extra=self._fields(fields))
+        self._log.log(level, "call ended", code=code, took_ms=self._took_ms(), **more)
 
     def failed(self, error: Exception) -> Status:
         """Log the failure once, with a stack trace when nobody expected it, and give its status."""
         if not isinstance(error, LauncherError):
-            log.error("%s failed", self._method, exc_info=error, extra=self._fields({}))
+            self._log.error("call failed unexpectedly", exc_info=error, took_ms=self._took_ms())
             return self._unexpected()
         if error.expected:
             self.end(error.code, error=str(error))
         else:
-            log.error("%s %s", self._method, error.code, exc_info=error, extra=self._fields({}))
-        return encode(error, request_id=self._ident, limit=self._limit)
+            self._log.error("call failed", exc_info=error, code=error.code, took_ms=self._took_ms())
+        return encode(error, request_id=self.ident, limit=self._limit)
 
     def _unexpected(self) -> Status:
         """Nothing of the exception leaves the node: nobody wrote its text for callers."""
-        message = f"internal error; the log of launcherd has it under request id {self._ident}"
+        message = f"internal error; the log of launcherd has it under request id {self.ident}"
         status = Status(code=Code.INTERNAL, message=message)
-        info = ErrorInfo(reason="INTERNAL", domain=DOMAIN, metadata={"requestId": self._ident})
+        info = ErrorInfo(reason="INTERNAL", domain=DOMAIN, metadata={"requestId": self.ident})
         status.details.add().Pack(info)
         return status
 
-    def _fields(self, more: Mapping[str, str]) -> dict[str, object]:
-        took_ms = round((time.monotonic() - self._began) * 1000, 1)
-        return {
-            "rpc": self._method,
-            "peer": self._peer,
-            "request_id": self._ident,
-            "took_ms": took_ms,
-            **more,
-        }
+    def _took_ms(self) -> float:
+        return round((time.monotonic() - self._began) * 1000, 1)
 
 
 async def _begin(method: str, context: Context) -> _Call:
@@ -170,7 +165,6 @@ async def _begin(method: str, context: Context) -> _Call:
     ident = sent.get(REQUEST_ID_KEY, "")
     if not _ACCEPTED_ID.fullmatch(ident):
         ident = uuid.uuid4().hex
-    request_id.set(ident)
     await context.send_initial_metadata(((REQUEST_ID_KEY, ident),))
     limit = sent.get(LIMIT_KEY, "")
     wanted = int(limit) if limit.isascii() and limit.isdigit() else DETAILS_LIMIT

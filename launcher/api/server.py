@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from pathlib import Path
 
 import grpc
@@ -20,6 +19,7 @@ from launcher.api.peer import Peer
 from launcher.api.reflection import add_reflection
 from launcher.errors import Conflict
 from launcher.host.config import Listen, Tls
+from launcher.host.logging import get
 from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
 from launcher.units import KIB
 from launcher.v1 import instances_pb2, migrations_pb2, node_pb2, peer_pb2
@@ -28,7 +28,7 @@ from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_serv
 from launcher.v1.node_pb2_grpc import add_NodeServiceServicer_to_server
 from launcher.v1.peer_pb2_grpc import add_PeerServiceServicer_to_server
 
-log = logging.getLogger(__name__)
+log = get(__name__)
 
 SERVICES = tuple(
     service.full_name
@@ -91,7 +91,7 @@ class ApiServer:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await server.start()
         self._server = server
-        log.info("serving gRPC", extra={"socket": str(self._socket or ""), "tcp_port": self.tcp_port})
+        log.info("serving gRPC", socket=str(self._socket or ""), tcp_port=self.tcp_port)
 
     async def set_ready(self, *, ready: bool) -> None:
         """Tell health whether libvirt can be reached; the server as a whole (``""``) serves either way."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+import launcher
 from launcher.cli import exits
 from launcher.cli.session import Session
 from launcher.errors import LauncherError
@@ -68,9 +69,7 @@ class LazyGroup(click.Group):
 
 def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value and not context.resilient_parsing:
-        from launcher import __version__
-
-        click.echo(f"launcherctl {__version__}")
+        click.echo(f"launcherctl {launcher.__version__}")
         context.exit()
 
 
@@ -132,7 +131,9 @@ def run(args: list[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        error.show()
+        click.echo(f"error: {error.format_message()}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"hint: {error.ctx.command_path} --help", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

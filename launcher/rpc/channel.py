@@ -110,6 +110,17 @@ def credentials(target: str, tls: TlsFiles) -> grpc.ChannelCredentials | None:
     return grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=certificate)
 
 
+def modified(tls: TlsFiles) -> tuple[int, ...]:
+    """When each of the files last changed (ns; 0: it is not there), to see that they were renewed."""
+    stamps = []
+    for path in (tls.certificate, tls.key, tls.ca):
+        try:
+            stamps.append(Path(path).stat().st_mtime_ns if path else 0)
+        except OSError:
+            stamps.append(0)
+    return tuple(stamps)
+
+
 def options(tls: TlsFiles) -> list[tuple[str, int | str]]:
     """Channel options, with the server's name when TLS is told one."""
     named = [("grpc.ssl_target_name_override", tls.server_name)] if tls.server_name else []
