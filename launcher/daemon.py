@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -20,12 +21,13 @@ from launcher.agent.store import Store
 from launcher.api.server import ApiServer
 from launcher.errors import LauncherError
 from launcher.host import config as configuration
-from launcher.host import systemd
 from launcher.host.config import Config
-from launcher.host.logging import get_logger, setup_logging
+from launcher.host.logging import get, setup
+from launcher.host.systemd import Notifier, notifier
 from launcher.hypervisor.driver import LibvirtHypervisor
+from launcher.metrics.http import MetricsServer
 
-log = get_logger("launcher.daemon")
+log = get("launcher.daemon")
 
 DEFAULT_CONFIG = Path("/etc/launcher/launcherd.toml")
 
@@ -44,7 +46,7 @@ def main(path: Path | None) -> None:
         path = DEFAULT_CONFIG
     try:
         config = configuration.load(path)
-        setup_logging(config.log_format, config.log_level)
+        setup(config.log_format, config.log_level)
         asyncio.run(serve(config))
     except LauncherError as error:
         click.echo(f"error: {error.message}", err=True)
@@ -69,18 +71,21 @@ async def serve(config: Config) -> None:
         server = ApiServer(agent, config.listen, config.tls)
         await server.start()
         stack.push_async_callback(server.stop)
-        watchdog = asyncio.create_task(_feed_watchdog())
+        notify = notifier(os.environ)
+        if config.listen.metrics:
+            stack.callback(MetricsServer(agent, config.listen.metrics).close)
+        watchdog = asyncio.create_task(_feed_watchdog(notify))
         stack.callback(watchdog.cancel)
-        systemd.notify("READY=1", f"STATUS=serving on {config.listen.socket}")
-        log.info("ready", extra={"node": config.node_name, "version": __version__})
+        notify.ready(f"serving on {config.listen.socket}")
+        log.info("ready", node=config.node_name, version=__version__)
         await stop.wait()
-        systemd.notify("STOPPING=1")
+        notify.stopping()
         log.info("stopping; guests go on")
 
 
-async def _feed_watchdog() -> None:
+async def _feed_watchdog(notify: Notifier) -> None:
     # Fed from the event loop: a loop that hangs starves the watchdog and systemd restarts the agent.
-    interval_s = systemd.watchdog_interval_s()
+    interval_s = notify.watchdog_interval_s
     while interval_s is not None:
-        systemd.notify("WATCHDOG=1")
-        await asyncio.sleep(interval_s / 2)
+        notify.watchdog()
+        await asyncio.sleep(interval_s)

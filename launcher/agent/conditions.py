@@ -42,9 +42,7 @@ def conditions(
             type="SoftwareEmulation", status="True", message="the guest runs by emulation, without KVM"
         )
     if record.sync_error:
-        yield Condition(
-            type="Synchronized", status="False", reason="FailedSync", message=record.sync_error
-        )
+        yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
 
 
 def since(new: Iterable[Condition], old: Iterable[Condition], *, now: str) -> tuple[Condition, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -20,7 +20,6 @@ from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
 from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.host.boot import boot_id
-from launcher.host.clock import utc_now
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainState
 from launcher.plan.make import make_plan
@@ -36,9 +35,7 @@ _UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # it names 
 class Instances:
     """The machines by ``namespace/name``."""
 
-    def __init__(
-        self, config: Config, services: Services, facts: HostFacts, supervisor: Supervisor
-    ) -> None:
+    def __init__(self, config: Config, services: Services, facts: HostFacts, supervisor: Supervisor) -> None:
         self._config = config
         self._services = services
         self._facts = facts
@@ -93,7 +90,7 @@ class Instances:
         if taken is not None and taken.record.uid != uid:
             raise AlreadyExists("domain UUID", allocations.uuid, hint=f"it is that of {taken.record.key}")
         plan = make_plan(defaulted, facts, allocations, plan_settings(self._config))
-        now = utc_now()
+        now = self._services.clock.now()
         return InstanceRecord(
             uid=uid,
             namespace=plan.identity.namespace,
@@ -114,7 +111,7 @@ class Instances:
     ) -> VirtualMachineInstance:
         """Accept an instance; the same object (same uid) twice is the same as once."""
         async with self._creating:
-            named = _identified(manifest)
+            named = _identified(manifest, now=self._services.clock.now())
             metadata = named.metadata or ObjectMeta()
             key = f"{metadata.namespace}/{metadata.name}"
             present = self._machines.get(key)
@@ -146,11 +143,15 @@ class Instances:
         objects = [o for o in self._services.hub.all() if _in_namespace(o, namespace)]
         return tuple(sorted(objects, key=_sort_key))
 
-    def watch(self, namespace: str | None, name: str | None) -> AsyncIterator[WatchEvent[VirtualMachineInstance]]:
+    def watch(
+        self, namespace: str | None, name: str | None
+    ) -> AsyncIterator[WatchEvent[VirtualMachineInstance]]:
         """The present objects, then every change."""
         return self._services.hub.watch(
-            lambda o: _in_namespace(o, namespace)
-            and (name is None or (o.metadata is not None and o.metadata.name == name))
+            lambda o: (
+                _in_namespace(o, namespace)
+                and (name is None or (o.metadata is not None and o.metadata.name == name))
+            )
         )
 
     async def delete(
@@ -161,7 +162,7 @@ class Instances:
 
         def change(record: InstanceRecord) -> InstanceRecord:
             grace = record.grace_period_s if grace_period_s is None else grace_period_s
-            deleted_at = record.deleted_at or utc_now()
+            deleted_at = record.deleted_at or self._services.clock.now()
             metadata = msgspec.structs.replace(
                 record.manifest.metadata or ObjectMeta(), deletion_timestamp=deleted_at
             )
@@ -186,10 +187,13 @@ class Instances:
         record = machine.record
         verb = "paused" if paused else "unpaused"
         if record.phase != "Running" or record.desired == "deleted":
-            raise WrongPhase(f"{record.key} cannot be {verb}: its phase is {record.phase}, it must be Running")
+            raise WrongPhase(
+                f"{record.key} cannot be {verb}: its phase is {record.phase}, it must be Running"
+            )
         if record.outgoing:
             raise WrongPhase(
-                f"{record.key} cannot be {verb} while it migrates", hint="wait for the migration, or cancel it"
+                f"{record.key} cannot be {verb} while it migrates",
+                hint="wait for the migration, or cancel it",
             )
         await machine.update(lambda r: msgspec.structs.replace(r, user_paused=paused))
         wanted = {DomainState.PAUSED} if paused else {DomainState.RUNNING, DomainState.BLOCKED}
@@ -217,20 +221,22 @@ class Instances:
         return shown
 
 
-def _identified(manifest: VirtualMachineInstance) -> VirtualMachineInstance:
+def _identified(manifest: VirtualMachineInstance, *, now: str) -> VirtualMachineInstance:
     """The manifest with namespace, uid and creation time filled in, and without a status."""
     metadata = manifest.metadata or ObjectMeta()
     uid = metadata.uid or str(uuid.uuid4())
     if not _UID.fullmatch(uid):
         message = "accepted are 1 to 63 letters, digits and dashes, such as a UUID"
-        raise InvalidSpec([Violation(field="metadata.uid", type="FieldValueInvalid", value=uid[:80], message=message)])
+        raise InvalidSpec(
+            [Violation(field="metadata.uid", type="FieldValueInvalid", value=uid[:80], message=message)]
+        )
     name = metadata.name or f"{metadata.generate_name}{uid[:5]}"
     filled = msgspec.structs.replace(
         metadata,
         name=name,
         namespace=metadata.namespace or "default",
         uid=uid,
-        creation_timestamp=metadata.creation_timestamp or utc_now(),
+        creation_timestamp=metadata.creation_timestamp or now,
     )
     return msgspec.structs.replace(manifest, metadata=filled, status=None)
 
@@ -247,6 +253,6 @@ def _in_namespace(shown: VirtualMachineInstance, namespace: str | None) -> bool:
     return namespace is None or (shown.metadata is not None and shown.metadata.namespace == namespace)
 
 
-def _sort_key(shown: VirtualMachineInstance) -> Iterable[str]:
+def _sort_key(shown: VirtualMachineInstance) -> tuple[str, str]:
     metadata = shown.metadata or ObjectMeta()
     return (metadata.namespace or "", metadata.name or "")

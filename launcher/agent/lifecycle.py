@@ -75,7 +75,11 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
         return Verdict("Succeeded")
     if observed.reason in _ENDED_WELL:
         return Verdict("Succeeded")
-    return _lost(record, boot_id, "the domain stopped for a reason libvirt does not know") if started else unchanged
+    return (
+        _lost(record, boot_id, "the domain stopped for a reason libvirt does not know")
+        if started
+        else unchanged
+    )
 
 
 def _lost(record: InstanceRecord, boot_id: str, message: str) -> Verdict:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One instance's live object: a task that looks, asks ``reconcile`` and performs. The only writer of its record.
+"""One instance's live object: a task that looks, asks ``reconcile``, performs. Only writer of its record.
 
 Everything that concerns the instance (requests, libvirt events, timers) only wakes the task; what to do is
 always decided from the record and from libvirt's present answer.
@@ -8,14 +8,13 @@ always decided from the record and from libvirt's present answer.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from launcher.agent import reconcile as do
-from launcher.agent.records import InstanceRecord, Moment, Transition
+from launcher.agent.records import InstanceRecord, Moment, Phase, Transition
 from launcher.agent.resources import Resources
 from launcher.agent.status import show
 from launcher.agent.store import Store
@@ -23,12 +22,12 @@ from launcher.agent.watch import Hub
 from launcher.domain.build import build
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut
 from launcher.host.boot import boot_id, boot_seconds
-from launcher.host.clock import utc_now
-from launcher.host.logging import get_logger
+from launcher.host.clock import Clock
+from launcher.host.logging import get
 from launcher.hypervisor.port import DomainRecord, Hypervisor
 from launcher.spec.model import VirtualMachineInstance
 
-log = get_logger(__name__)
+log = get(__name__)
 
 RETRY_MIN_S = 1.0
 RETRY_MAX_S = 60.0
@@ -46,6 +45,7 @@ class Services:
     store: Store
     resources: Resources
     hub: Hub[VirtualMachineInstance]
+    clock: Clock
 
 
 class Machine:
@@ -178,8 +178,7 @@ class Machine:
     async def _perform(self, action: do.Action) -> None:
         uuid = self._record.plan.identity.uuid
         hypervisor = self._services.hypervisor
-        fields = {"vmi": self._record.key, "uid": self._record.uid}
-        log.info("doing %s", type(action).__name__.lower(), extra=fields)
+        log.info(f"doing {type(action).__name__.lower()}", vmi=self._record.key, uid=self._record.uid)
         match action:
             case do.Prepare():
                 await self._services.resources.make(self._record.plan.steps)
@@ -191,7 +190,7 @@ class Machine:
             case do.Suspend():
                 await hypervisor.suspend(uuid)
             case do.Resume():
-                self._resume_at, self._resumes = time.monotonic(), self._resumes + 1
+                self._resume_at, self._resumes = self._services.clock.monotonic(), self._resumes + 1
                 await hypervisor.resume(uuid)
             case do.Shutdown():
                 await self._shutdown(uuid)
@@ -202,13 +201,14 @@ class Machine:
             case do.Release():
                 await self.forget()
             case do.Enter(phase=phase, reason=reason, message=message):
-                await self.update(lambda record: enter(record, phase, reason, message), wake=False)
+                at = self._services.clock.now()
+                await self.update(lambda r: enter(r, phase, reason, message, at=at), wake=False)
 
     async def _shutdown(self, uuid: str) -> None:
         began = self._record.shutdown_began
         if began is None or began.boot_id != boot_id():
             await self._note(shutdown_began=_now())
-        self._shutdown_at = time.monotonic()
+        self._shutdown_at = self._services.clock.monotonic()
         await self._services.hypervisor.shutdown(uuid)
 
     async def _succeeded(self) -> None:
@@ -217,19 +217,15 @@ class Machine:
             await self._note(sync_error="")
 
     async def _failed(self, error: BaseException) -> float:
-        delay_s = min(RETRY_MIN_S * 2**self._retries, RETRY_MAX_S)
+        delay_s = min(RETRY_MIN_S * 2.0**self._retries, RETRY_MAX_S)
         self._retries += 1
         text = str(error) or type(error).__name__
-        log.warning(
-            "cannot reconcile: %s",
-            text,
-            extra={"vmi": self._record.key, "uid": self._record.uid, "retry_s": delay_s},
-        )
+        log.warning(f"cannot reconcile: {text}", vmi=self._record.key, uid=self._record.uid, retry_s=delay_s)
         await self._note(sync_error=text)
         return delay_s
 
     def _efforts(self) -> do.Efforts:
-        now = time.monotonic()
+        now = self._services.clock.monotonic()
         return do.Efforts(
             shutdown_ago_s=None if self._shutdown_at is None else now - self._shutdown_at,
             resume_ago_s=None if self._resume_at is None else now - self._resume_at,
@@ -247,12 +243,14 @@ class Machine:
             self._record,
             self._observed,
             node=self._services.node,
-            now=utc_now(),
+            now=self._services.clock.now(),
             before=self._services.hub.get(self._record.key),
         )
 
 
-def enter(record: InstanceRecord, phase: str, reason: str = "", message: str = "") -> InstanceRecord:
+def enter(
+    record: InstanceRecord, phase: Phase, reason: str = "", message: str = "", *, at: str
+) -> InstanceRecord:
     """The record in another phase, with the time of the transition."""
     if record.phase == phase:
         return record
@@ -261,7 +259,7 @@ def enter(record: InstanceRecord, phase: str, reason: str = "", message: str = "
         phase=phase,
         reason=reason,
         message=message,
-        transitions=(*record.transitions, Transition(phase=phase, at=utc_now())),
+        transitions=(*record.transitions, Transition(phase=phase, at=at)),
     )
 
 

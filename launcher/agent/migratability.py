@@ -28,7 +28,9 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
         findings.append(("HypervPassthroughNotLiveMigratable", "hypervPassthrough depends on this host"))
     local = [disk.name for disk in plan.devices.disks if _stays(record, disk)]
     if local:
-        findings.append(("DisksNotLiveMigratable", f"volumes that only this node reaches: {', '.join(local)}"))
+        findings.append(
+            ("DisksNotLiveMigratable", f"volumes that only this node reaches: {', '.join(local)}")
+        )
     if plan.devices.filesystems:
         names = ", ".join(filesystem.name for filesystem in plan.devices.filesystems)
         findings.append(("VirtIOFSNotLiveMigratable", f"virtiofs shares stay on their host: {names}"))
@@ -49,7 +51,9 @@ def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
     """A user's file or device (hostDisk, claim) that was not said to be shared."""
     if disk.source is None:
         return False
-    made = (s.path for s in record.plan.steps if isinstance(s, CreateImage | FetchContainerDisk) and not _kept(s))
+    made = (
+        s.path for s in record.plan.steps if isinstance(s, CreateImage | FetchContainerDisk) and not _kept(s)
+    )
     if disk.source.path in made:
         return False
     volume = next((v for v in record.defaulted.spec.volumes if v.name == disk.name), None)

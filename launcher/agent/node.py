@@ -22,23 +22,24 @@ from launcher.agent.port import (
     WatchEvent,
 )
 from launcher.agent.resources import Resources
+from launcher.agent.settings import plan_settings
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
+from launcher.console.log import read_tail
 from launcher.console.relay import Consoles
 from launcher.errors import HypervisorUnavailable, LauncherError, Unavailable, WrongPhase
+from launcher.host.clock import SystemClock
 from launcher.host.config import Config
-from launcher.host.files import read_tail
-from launcher.host.logging import get_logger
+from launcher.host.logging import get
 from launcher.hypervisor.port import AgentLifecycleEvent, ConnectionEvent, Event, Hypervisor
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.network.executor import NetworkExecutor
 from launcher.plan.paths import instance_paths
-from launcher.agent.settings import plan_settings
 from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
 from launcher.storage.executor import StorageExecutor
 
-log = get_logger(__name__)
+log = get(__name__)
 
 MAX_LOG_TAIL_BYTES = 1 << 20
 
@@ -59,6 +60,7 @@ class NodeAgent:
             store=store,
             resources=Resources(store, storage=StorageExecutor(state_dir), network=NetworkExecutor()),
             hub=Hub[VirtualMachineInstance](),
+            clock=SystemClock(),
         )
         self._services = services
         self._instances = Instances(config, services, self._facts, self._supervisor)
@@ -122,7 +124,9 @@ class NodeAgent:
 
     async def instance_xml(self, namespace: str, name: str) -> str:
         """See ``AgentPort``."""
-        return await self._hypervisor.domain_xml(self._instances.find(namespace, name).record.plan.identity.uuid)
+        return await self._hypervisor.domain_xml(
+            self._instances.find(namespace, name).record.plan.identity.uuid
+        )
 
     async def console(self, namespace: str, name: str) -> ConsoleSession:
         """See ``AgentPort``."""
@@ -135,7 +139,9 @@ class NodeAgent:
         """See ``AgentPort``."""
         record = self._instances.find(namespace, name).record
         path = Path(instance_paths(plan_settings(self._config), record.uid).serial_log)
-        return await asyncio.to_thread(read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES))
+        return await asyncio.to_thread(
+            read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES)
+        )
 
     # Migrations.
 
@@ -210,7 +216,7 @@ class NodeAgent:
                 self._supervisor.spawn(self._reap(), name="reaper")
             case ConnectionEvent(why=why):
                 self._down_reason = why
-                log.warning("no connection to libvirt", extra={"why": why})
+                log.warning("no connection to libvirt", why=why)
             case AgentLifecycleEvent(uuid=uuid, connected=connected):
                 machine = self._instances.by_uuid(uuid)
                 if machine is not None:
@@ -227,10 +233,10 @@ class NodeAgent:
         try:
             swept = await self._services.resources.reap(living)
         except (LauncherError, TimeoutError) as error:
-            log.warning("cannot remove what belongs to nobody: %s", error)
+            log.warning(f"cannot remove what belongs to nobody: {error}")
             return
         if swept:
-            log.info("removed what belonged to nobody", extra={"owners": ",".join(swept)})
+            log.info("removed what belonged to nobody", owners=",".join(swept))
 
     async def _read_all(self) -> None:
         while True:

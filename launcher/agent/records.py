@@ -29,7 +29,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A point on the boot clock that survives the agent but not the host: seconds since boot, and which boot."""
+    """A point on the boot clock: seconds since boot, and which boot. It survives the agent, not the host."""
 
     boot_id: str
     seconds: float

@@ -34,7 +34,7 @@ class Resources:
         self._network = network
 
     async def make(self, steps: Iterable[AnyStep]) -> None:
-        """Make the steps in order; raises what the executors raise, with everything made so far journalled."""
+        """Make the steps in order; raises what the executors raise, with what was made so far journalled."""
         for step in steps:
             await self._store.journal_add(step)
             async with asyncio.timeout(STEP_TIMEOUT_S):

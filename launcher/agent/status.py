@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instance as the API shows it: the manifest with its defaults and a status built from what is known. Pure."""
+"""The instance as the API shows it: the manifest with its defaults, and a status of what is known. Pure."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -55,7 +57,7 @@ def show(
     return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)
 
 
-def qos_class(vmi: VirtualMachineInstance) -> str:
+def qos_class(vmi: VirtualMachineInstance) -> Literal["BestEffort", "Burstable", "Guaranteed"]:
     """The Kubernetes quality of service: Guaranteed, Burstable or BestEffort."""
     resources = vmi.spec.domain.resources
     requests = resources.requests if resources is not None else {}

@@ -20,6 +20,7 @@ import msgspec
 
 from launcher.agent.records import InstanceRecord
 from launcher.plan import steps
+from launcher.spec.codec import dec_hook, enc_hook
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Store:
 
     async def save_instance(self, record: InstanceRecord) -> None:
         """Write one instance."""
-        blob = msgspec.json.encode(record)
+        blob = msgspec.json.encode(record, enc_hook=enc_hook)
 
         def write() -> None:
             with self._db:
@@ -77,7 +78,7 @@ class Store:
     async def instances(self) -> tuple[InstanceRecord, ...]:
         """All instances."""
         rows = await self._run(lambda: self._db.execute("SELECT record FROM instances").fetchall())
-        return tuple(msgspec.json.decode(row[0], type=InstanceRecord) for row in rows)
+        return tuple(msgspec.json.decode(row[0], type=InstanceRecord, dec_hook=dec_hook) for row in rows)
 
     async def forget_instance(self, uid: str) -> None:
         """Remove one instance; its journal must be empty by then."""

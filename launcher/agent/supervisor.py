@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from launcher.host.logging import get_logger
+from launcher.host.logging import get
 
-log = get_logger(__name__)
+log = get(__name__)
 
 
 RESTART_MIN_S = 1.0
@@ -17,7 +17,7 @@ RESTART_MAX_S = 60.0
 
 
 class Supervisor:
-    """Owner of background tasks. A task that raises is a bug: it is logged with its stack, the rest goes on."""
+    """Owner of background tasks. One that raises is a bug: it is logged with its stack, the rest goes on."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,7 +52,7 @@ async def _guard(work: Coroutine[Any, Any, None], name: str) -> bool:
     try:
         await work
     except Exception:
-        log.exception("a task of the agent died", extra={"task": name})
+        log.exception("a task of the agent died", task=name)
         return False
     return True
 

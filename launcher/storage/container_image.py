@@ -58,7 +58,9 @@ class ContainerImages:
             files = layout.list_files(image, DISK_FOLDER)
             if len(files) != 1:
                 found = ", ".join(f"/{f}" for f in files) or "none"
-                raise StorageError(step.volume, f"{step.image}: expected one file in /{DISK_FOLDER}, found {found}")
+                raise StorageError(
+                    step.volume, f"{step.image}: expected one file in /{DISK_FOLDER}, found {found}"
+                )
             name = files[0]
         cached = self._cached(step.volume, image, name, MAX_DISK_BYTES)
         probe_format(step.volume, cached)

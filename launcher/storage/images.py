@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Literal
@@ -32,7 +33,9 @@ def probe_format(volume: str, path: Path) -> Literal["raw", "qcow2"]:
         raise StorageError(volume, "the image names a backing file; only self-contained images are accepted")
     version = int.from_bytes(header[4:8], "big")
     if version >= 3 and int.from_bytes(header[72:80], "big") & _INCOMPATIBLE_DATA_FILE:
-        raise StorageError(volume, "the image names an external data file; only self-contained images are accepted")
+        raise StorageError(
+            volume, "the image names an external data file; only self-contained images are accepted"
+        )
     return "qcow2"
 
 
@@ -43,10 +46,8 @@ async def create_image(step: CreateImage) -> None:
         StorageError: qemu-img refused; the message names the volume.
     """
     path = Path(step.path)
-    if path.exists():
+    if await asyncio.to_thread(_is_there, step, path):
         return
-    if step.keep and not path.parent.is_dir():
-        raise StorageError(step.volume, f"the directory {path.parent} does not exist")
     partial = path.with_name(f".{path.name}.{step.owner[:8]}.partial")
     argv = ["qemu-img", "create", "-q", "-f", step.format]
     if step.backing_path is not None:
@@ -63,3 +64,9 @@ async def create_image(step: CreateImage) -> None:
         raise StorageError(step.volume, f"cannot create {path}: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _is_there(step: CreateImage, path: Path) -> bool:
+    if step.keep and not path.parent.is_dir():
+        raise StorageError(step.volume, f"the directory {path.parent} does not exist")
+    return path.exists()

@@ -52,7 +52,7 @@ class Image:
 
 
 def open_image(root: Path, tag: str) -> Image:
-    """Find the image ``tag`` (empty: the only one) of the layout in ``root``, for this machine's architecture.
+    """Find the image ``tag`` (empty: the only one) of the layout in ``root``, for this architecture.
 
     Raises:
         StorageError: no layout, no such tag, a broken or foreign image.
@@ -170,7 +170,7 @@ def _tar(root: Path, layer: Descriptor) -> Iterator[tarfile.TarFile]:
     with path.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
-        stream: IO[bytes]
+        stream: IO[bytes] | gzip.GzipFile
         if magic[:2] == b"\x1f\x8b":
             stream = gzip.GzipFile(fileobj=raw)
         elif magic == b"\x28\xb5\x2f\xfd":
@@ -194,7 +194,9 @@ def _verified(root: Path, descriptor: Descriptor) -> Path:
                 digest.update(chunk)
                 size += len(chunk)
     except OSError as error:
-        raise StorageError("", f"blob {descriptor.digest} of {root} cannot be read: {error.strerror}") from error
+        raise StorageError(
+            "", f"blob {descriptor.digest} of {root} cannot be read: {error.strerror}"
+        ) from error
     if f"sha256:{digest.hexdigest()}" != descriptor.digest or size != descriptor.size:
         raise StorageError("", f"blob {descriptor.digest} of {root} does not match its digest and size")
     return path

@@ -38,7 +38,9 @@ def parse_reference(text: str) -> ImageReference:
             return ImageReference("oci" if transport == "oci" else "oci-archive", location, tag)
     reference = text.removeprefix("docker://")
     if not reference or reference != reference.strip() or any(c.isspace() for c in reference):
-        raise ValueError(f"{text!r}: expected REGISTRY/NAME[:TAG|@DIGEST], oci:/DIR[:TAG] or oci-archive:/FILE[:TAG]")
+        raise ValueError(
+            f"{text!r}: expected REGISTRY/NAME[:TAG|@DIGEST], oci:/DIR[:TAG] or oci-archive:/FILE[:TAG]"
+        )
     return ImageReference("docker", reference)
 
 

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's share in migrations that come here: what is checked, reserved, adopted and let go."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.instances import Instances
+from launcher.agent.machine import Machine, Services, enter
+from launcher.agent.port import Companions
+from launcher.agent.records import InstanceRecord, Transition
+from launcher.agent.settings import plan_settings
+from launcher.domain.read import DomainView, read_domain
+from launcher.domain.retarget import Destination, retarget
+from launcher.errors import HypervisorUnavailable, LauncherError, MigrationRefused
+from launcher.host.config import Config
+from launcher.hypervisor.port import DomainRecord
+from launcher.migration.peer import PrepareRequest
+from launcher.migration.ports import PortPool
+from launcher.migration.reservation import Check, IncomingRecord, Reservation, tcp_endpoints
+from launcher.migration.target import TargetSide
+from launcher.plan.paths import InstancePaths, instance_paths
+from launcher.plan.settings import PlanSettings
+from launcher.spec.codec import dec_hook
+from launcher.spec.model import VirtualMachineInstance
+from launcher.units import MIB, human_bytes
+
+KIND = "incoming"
+QEMU_OVERHEAD_BYTES = 128 * MIB
+"""What QEMU needs beside the guest's memory before the first page arrives; measured 40-60 MiB, rounded up."""
+
+
+class IncomingJournal:
+    """Records of incoming attempts in the store."""
+
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+
+    async def load(self) -> tuple[IncomingRecord, ...]:
+        """All that are remembered."""
+        documents = await self._store.documents(KIND)
+        return tuple(msgspec.json.decode(text, type=IncomingRecord) for text in documents.values())
+
+    async def save(self, record: IncomingRecord) -> None:
+        """See ``TargetJournal``."""
+        await self._store.put(KIND, record.attempt, msgspec.json.encode(record))
+
+    async def forget(self, attempt: str) -> None:
+        """See ``TargetJournal``."""
+        await self._store.remove(KIND, attempt)
+
+
+class IncomingHooks:
+    """Implements ``TargetHooks`` on the node's instances."""
+
+    def __init__(self, services: Services, instances: Instances, settings: PlanSettings) -> None:
+        self._services = services
+        self._instances = instances
+        self._settings = settings
+
+    async def identify(self, request: PrepareRequest) -> str:
+        """See ``TargetHooks``."""
+        return read_domain(request.domain_xml).uuid
+
+    async def reserve(self, request: PrepareRequest) -> Reservation:
+        """See ``TargetHooks``."""
+        view = read_domain(request.domain_xml)
+        present = self._instances.by_uuid(view.uuid)
+        if present is not None:
+            if present.record.incoming != request.attempt:
+                raise MigrationRefused([f"{present.record.key} is on this node already"])
+            await present.forget()
+        draft = await self._draft(request)
+        machine = await self._instances.adopt(draft)
+        try:
+            await self._services.resources.make(draft.plan.steps)
+        except (LauncherError, TimeoutError):
+            await machine.forget()
+            raise
+        await machine.update(lambda record: msgspec.structs.replace(record, prepared=True))
+        destination = retarget(
+            request.domain_xml, _destination(request, draft, instance_paths(self._settings, draft.uid))
+        )
+        return Reservation(uuid=view.uuid, destination_xml=destination, persistent_xml=destination)
+
+    async def release(self, record: IncomingRecord) -> None:
+        """See ``TargetHooks``."""
+        machine = self._machine(record)
+        if machine is not None:
+            await machine.forget()
+
+    async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
+        """See ``TargetHooks``."""
+        machine = self._machine(record)
+        if machine is None:
+            return
+        at = self._services.clock.now()
+        await machine.update(
+            lambda r: enter(msgspec.structs.replace(r, incoming="", prepared=True), "Running", at=at)
+        )
+
+    def _machine(self, record: IncomingRecord) -> Machine | None:
+        machine = self._instances.by_uuid(record.uuid)
+        return machine if machine is not None and machine.record.incoming == record.attempt else None
+
+    async def _draft(self, request: PrepareRequest) -> InstanceRecord:
+        vmi = decode_vmi(request)
+        companions = (
+            msgspec.json.decode(request.companions, type=Companions) if request.companions else Companions()
+        )
+        draft = await self._instances.draft(vmi, companions, uid=uid_of(vmi))
+        status = vmi.status
+        transitions = draft.transitions
+        paused = False
+        if status is not None:
+            transitions = tuple(
+                Transition(phase=t.phase or "", at=t.phase_transition_timestamp or "")
+                for t in status.phase_transition_timestamps
+            )
+            paused = any(c.type == "Paused" and c.reason == "PausedByUser" for c in status.conditions)
+        return msgspec.structs.replace(
+            draft,
+            manifest=msgspec.structs.replace(draft.manifest, status=None),
+            incoming=request.attempt,
+            user_paused=paused,
+            transitions=transitions,
+            migration_state=status.migration_state if status is not None else None,
+        )
+
+
+class IncomingChecks:
+    """What could make a migration to this node fail. Each gives sentences; none changes anything."""
+
+    def __init__(self, services: Services, instances: Instances, facts: HostFacts, config: Config) -> None:
+        self._services = services
+        self._instances = instances
+        self._facts = facts
+        self._config = config
+
+    def all(self) -> tuple[Check, ...]:
+        """The inventory."""
+        return (
+            Check(name="the address", run=self._address),
+            Check(name="the name", run=self._name),
+            Check(name="the specification", run=self._specification),
+            Check(name="memory", run=self._memory),
+            Check(name="the CPU", run=self._cpu),
+            Check(name="disks", run=self._disks),
+        )
+
+    async def _address(self, _request: PrepareRequest) -> tuple[str, ...]:
+        if self._config.migration.address:
+            return ()
+        return ("this node takes no migrations: migration.address is not configured",)
+
+    async def _name(self, request: PrepareRequest) -> tuple[str, ...]:
+        view = read_domain(request.domain_xml)
+        findings = []
+        for domain in await self._services.hypervisor.list_domains():
+            if domain.uuid == view.uuid or domain.name == view.name:
+                same = "UUID" if domain.uuid == view.uuid else "name"
+                findings.append(f"libvirt here has the domain {domain.name!r} with the same {same}")
+        vmi = decode_vmi(request)
+        metadata = vmi.metadata
+        for record in self._instances.records():
+            same_name = metadata is not None and record.key == f"{metadata.namespace}/{metadata.name}"
+            if same_name and record.incoming != request.attempt:
+                findings.append(f"the instance {record.key} is on this node already")
+        return tuple(findings)
+
+    async def _specification(self, request: PrepareRequest) -> tuple[str, ...]:
+        vmi = decode_vmi(request)
+        await self._instances.draft(vmi, Companions(), uid=uid_of(vmi))
+        return ()
+
+    async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
+        wanted = (read_domain(request.domain_xml).memory or 0) + QEMU_OVERHEAD_BYTES
+        available = psutil.virtual_memory().available
+        if wanted <= available:
+            return ()
+        return (f"the guest needs {human_bytes(wanted)}, this node has {human_bytes(available)} available",)
+
+    async def _cpu(self, request: PrepareRequest) -> tuple[str, ...]:
+        try:
+            return await self._services.hypervisor.migration_compatible(request.domain_xml)
+        except HypervisorUnavailable as error:
+            return (str(error),)
+
+    async def _disks(self, request: PrepareRequest) -> tuple[str, ...]:
+        view = read_domain(request.domain_xml)
+        return await asyncio.to_thread(_missing_disks, view, uid_of(decode_vmi(request)))
+
+
+def incoming_side(
+    config: Config, services: Services, instances: Instances, facts: HostFacts, journal: IncomingJournal
+) -> TargetSide:
+    """The receiving side of this node."""
+    address = config.migration.address
+    return TargetSide(
+        node=config.node_name,
+        hypervisor=services.hypervisor,
+        hooks=IncomingHooks(services, instances, plan_settings(config)),
+        checks=IncomingChecks(services, instances, facts, config).all(),
+        ports=PortPool(config.migration.port_min, config.migration.port_max, lambda p: _is_free(address, p)),
+        endpoints=tcp_endpoints(config.libvirt.migration_uri.format(address=address), address),
+        clock=services.clock,
+        journal=journal,
+        inbound=config.migration.inbound,
+    )
+
+
+def decode_vmi(request: PrepareRequest) -> VirtualMachineInstance:
+    """The instance that the source sent (it was validated there and is validated again by the draft)."""
+    try:
+        return msgspec.json.decode(request.vmi, type=VirtualMachineInstance, dec_hook=dec_hook)
+    except msgspec.DecodeError as error:
+        raise MigrationRefused([f"the source's manifest cannot be read here: {error}"]) from error
+
+
+def uid_of(vmi: VirtualMachineInstance) -> str:
+    """The uid that the source gave the instance; raises MigrationRefused when there is none."""
+    uid = vmi.metadata.uid if vmi.metadata is not None else None
+    if not uid:
+        raise MigrationRefused(["the source's manifest has no uid"])
+    return uid
+
+
+def _missing_disks(view: DomainView, uid: str) -> tuple[str, ...]:
+    own = f"/instances/{uid}/"
+    return tuple(
+        f"the disk {disk.alias or disk.target} needs {disk.source}, which is not on this node"
+        for disk in view.disks
+        if disk.source and own not in disk.source and not Path(disk.source).exists()
+    )
+
+
+def _destination(request: PrepareRequest, draft: InstanceRecord, here: InstancePaths) -> Destination:
+    # What the source keeps below its own roots lies below ours here; both end in the same uid.
+    moves = []
+    for path in (here.state, here.run):
+        tail = "/".join(path.split("/")[-2:])
+        found = re.search(rf"/[^\"'<>\s]*/{re.escape(tail)}(?=[/\"'<])", request.domain_xml)
+        if found is not None:
+            moves.append((found[0], path))
+    return Destination(
+        taps=draft.allocations.taps,
+        paths=tuple(moves),
+        cputune=draft.plan.cputune if draft.plan.cputune.vcpus else None,
+        numatune=draft.plan.numatune,
+    )
+
+
+def _is_free(address: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migrations as the API shows them: the object's status, and the instance's migrationState. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.agent.port import MigrationView
+from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.options import to_migration_configuration
+from launcher.migration.progress import MigrationProgress
+from launcher.spec.model import (
+    VirtualMachineInstanceMigration,
+    VirtualMachineInstanceMigrationCondition,
+    VirtualMachineInstanceMigrationPhaseTransitionTimestamp,
+    VirtualMachineInstanceMigrationState,
+    VirtualMachineInstanceMigrationStatus,
+)
+
+
+class OutgoingEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A migration away from this node, as it is stored: what was asked for, where to, and how far it got."""
+
+    manifest: VirtualMachineInstanceMigration
+    target: str
+    uid: str
+    attempt: AttemptRecord
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the migration."""
+        metadata = self.manifest.metadata
+        assert metadata is not None, "a stored migration is identified"
+        return f"{metadata.namespace}/{metadata.name}"
+
+
+def view(entry: OutgoingEntry, progress: MigrationProgress | None) -> MigrationView:
+    """The migration with its status, its progress while it runs and its report when it ended."""
+    attempt = entry.attempt
+    status = VirtualMachineInstanceMigrationStatus(
+        phase=attempt.phase.value,
+        phase_transition_timestamps=tuple(
+            VirtualMachineInstanceMigrationPhaseTransitionTimestamp(
+                phase=transition.phase.value, phase_transition_timestamp=transition.at
+            )
+            for transition in attempt.transitions
+        ),
+        migration_state=migration_state(entry),
+        conditions=_conditions(attempt),
+    )
+    return MigrationView(
+        object=msgspec.structs.replace(entry.manifest, status=status),
+        progress=progress if not attempt.phase.final else None,
+        report=attempt.report,
+    )
+
+
+def migration_state(entry: OutgoingEntry) -> VirtualMachineInstanceMigrationState:
+    """``status.migrationState``, of the migration and of its instance alike."""
+    attempt = entry.attempt
+    outgoing = attempt.outgoing
+    return VirtualMachineInstanceMigrationState(
+        migration_uid=attempt.attempt,
+        source_node=outgoing.source_node,
+        target_node=attempt.reply.node if attempt.reply is not None else outgoing.target_node,
+        target_node_address=entry.target,
+        start_timestamp=_at(attempt, Phase.RUNNING),
+        end_timestamp=_at(attempt, Phase.SUCCEEDED) or _at(attempt, Phase.FAILED),
+        completed=True if attempt.phase.final else None,
+        failed=True if attempt.phase is Phase.FAILED else None,
+        failure_reason=attempt.reason or None if attempt.phase is Phase.FAILED else None,
+        abort_requested=True if attempt.cancel else None,
+        abort_status=_abort_status(attempt),
+        mode="PostCopy" if attempt.post_copy else "Paused" if attempt.suspended else "PreCopy",
+        migration_configuration=to_migration_configuration(outgoing.options),
+    )
+
+
+def _abort_status(attempt: AttemptRecord) -> str | None:
+    if not attempt.cancel:
+        return None
+    if not attempt.phase.final:
+        return "Aborting"
+    return "Succeeded" if attempt.cause is Cause.CANCELLED else "Failed"
+
+
+def _conditions(attempt: AttemptRecord) -> tuple[VirtualMachineInstanceMigrationCondition, ...]:
+    if attempt.phase is Phase.FAILED:
+        return (
+            VirtualMachineInstanceMigrationCondition(
+                type="Failed",
+                status="True",
+                reason=attempt.cause.value,
+                message=attempt.reason,
+                last_transition_time=_at(attempt, Phase.FAILED),
+            ),
+        )
+    return ()
+
+
+def _at(attempt: AttemptRecord, phase: Phase) -> str | None:
+    return next((transition.at for transition in attempt.transitions if transition.phase is phase), None)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migrations of the node: begins, shows, cancels and finishes those that leave; owns the side that receives.
+
+What a migration does is the engine's affair (``migration.source``, ``migration.target``); here it is tied to
+instances, the store, peers and watchers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.incoming import IncomingJournal, incoming_side
+from launcher.agent.instances import Instances
+from launcher.agent.machine import Machine, Services
+from launcher.agent.migratability import disks_to_copy, migration_findings
+from launcher.agent.migration_status import OutgoingEntry, migration_state, view
+from launcher.agent.outgoing import OutgoingRuns
+from launcher.agent.port import EventType, MigrationView, WatchEvent
+from launcher.agent.records import InstanceRecord
+from launcher.agent.supervisor import Supervisor
+from launcher.agent.watch import Hub
+from launcher.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidRequest,
+    InvalidSpec,
+    LauncherError,
+    MigrationRefused,
+    NotFound,
+    Violation,
+    WrongPhase,
+)
+from launcher.host.config import Config
+from launcher.hypervisor.port import ConnectionEvent, Event, LifecycleEvent
+from launcher.migration.attempt import Outgoing
+from launcher.migration.options import Workload, resolve
+from launcher.migration.source import begin
+from launcher.migration.target import TargetSide
+from launcher.plan.steps import CreateImage
+from launcher.spec.model import ObjectMeta, VirtualMachineInstanceMigration
+from launcher.spec.rules import check_migration
+
+KIND = "VirtualMachineInstanceMigration"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+SWEEP_S = 5.0
+
+
+class Migrations:
+    """Outgoing migrations by ``namespace/name``; ``incoming`` is the receiving side."""
+
+    def __init__(
+        self,
+        config: Config,
+        services: Services,
+        instances: Instances,
+        facts: HostFacts,
+        supervisor: Supervisor,
+    ) -> None:
+        self._config = config
+        self._services = services
+        self._instances = instances
+        self._supervisor = supervisor
+        self._hub: Hub[MigrationView] = Hub()
+        self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub)
+        self._incoming_journal = IncomingJournal(services)
+        self.incoming: TargetSide = incoming_side(config, services, instances, facts, self._incoming_journal)
+
+    async def load(self) -> None:
+        """Take up what the store remembers; running jobs are taken up when libvirt answers."""
+        self.incoming.restore(await self._incoming_journal.load())
+        await self._runs.load()
+        self._supervisor.keep(self._sweep, name="incoming leases")
+
+    async def close(self) -> None:
+        """End the watches and the connections to peers; the jobs go on in libvirt."""
+        self._hub.close()
+        await self._runs.close()
+
+    def on_event(self, event: Event) -> None:
+        """What libvirt tells."""
+        match event:
+            case ConnectionEvent(up=True):
+                self._runs.resume()
+            case LifecycleEvent(uuid=domain, event="resumed", detail="migrated"):
+                self._supervisor.spawn(self._arrived(domain), name=f"arrival of {domain}")
+            case _:
+                return
+
+    def running(self) -> int:
+        """How many migrations are under way, both ways."""
+        incoming = sum(1 for record in self.incoming.records if not record.adopted)
+        return incoming + sum(1 for entry in self._runs.entries() if not entry.attempt.phase.final)
+
+    async def create(
+        self, manifest: VirtualMachineInstanceMigration, *, target: str
+    ) -> VirtualMachineInstanceMigration:
+        """Begin a migration.
+
+        Raises:
+            InvalidSpec, InvalidRequest, NotFound, AlreadyExists, Conflict, WrongPhase, MigrationRefused.
+        """
+        violations = check_migration(manifest)
+        if violations:
+            raise InvalidSpec(violations)
+        named = self._identified(manifest)
+        metadata = named.metadata or ObjectMeta()
+        key = f"{metadata.namespace}/{metadata.name}"
+        present = self._runs.find(key)
+        if present is not None:
+            if present.attempt.attempt == metadata.uid and manifest.metadata and manifest.metadata.uid:
+                return view(present, None).object
+            raise AlreadyExists(KIND, key)
+        if named.spec.vmi_name is None:
+            message = "required: the name of the instance to migrate"
+            raise InvalidSpec([Violation(field="spec.vmiName", type="FieldValueRequired", message=message)])
+        machine = self._instances.find(metadata.namespace or "default", named.spec.vmi_name)
+        peer_name, address = self._target(named, target)
+        entry = OutgoingEntry(
+            manifest=named,
+            target=address,
+            uid=machine.record.uid,
+            attempt=begin(self._outgoing(machine, metadata.uid or "", named, peer_name)),
+        )
+
+        def claim(record: InstanceRecord) -> InstanceRecord:
+            if record.outgoing:
+                raise Conflict(f"{record.key} is migrating already", hint="wait for it, or cancel it")
+            return msgspec.structs.replace(
+                record, outgoing=entry.attempt.attempt, migration_state=migration_state(entry)
+            )
+
+        await self._runs.save(entry)
+        try:
+            await machine.update(claim)
+        except LauncherError:
+            await self._runs.drop(entry)
+            raise
+        self._runs.run(entry)
+        return view(entry, None).object
+
+    def get(self, namespace: str, name: str) -> MigrationView:
+        """One migration; raises NotFound."""
+        found = self._hub.get(f"{namespace}/{name}")
+        if found is None:
+            raise NotFound(KIND, f"{namespace}/{name}")
+        return found
+
+    def list(self, namespace: str | None) -> tuple[MigrationView, ...]:
+        """All migrations of a namespace (None: of all), oldest first."""
+        views = [v for v in self._hub.all() if _in_namespace(v, namespace)]
+        return tuple(sorted(views, key=_created))
+
+    def watch_all(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]:
+        """The present migrations, then every change."""
+        return self._hub.watch(lambda v: _in_namespace(v, namespace))
+
+    async def watch_one(self, namespace: str, name: str) -> AsyncIterator[MigrationView]:
+        """The present view, then every change, until the migration ended; raises NotFound."""
+        wanted = (namespace, name)
+        self.get(namespace, name)
+        async for event in self._hub.watch(lambda v: _name(v) == wanted):
+            if event.object is None:
+                continue
+            if event.type is EventType.DELETED:
+                return
+            yield event.object
+            if event.object.report is not None:
+                return
+
+    async def cancel(self, namespace: str, name: str) -> MigrationView:
+        """Ask a migration to stop; raises NotFound, WrongPhase when it ended already."""
+        current = self.get(namespace, name)
+        if current.report is not None:
+            phase = current.object.status.phase if current.object.status is not None else ""
+            raise WrongPhase(f"{namespace}/{name} has ended already: {phase}")
+        await self._runs.cancel(f"{namespace}/{name}")
+        return self.get(namespace, name)
+
+    async def cancel_of(self, machine: Machine) -> None:
+        """Ask the migration that takes ``machine`` away, if any, to stop."""
+        if machine.record.outgoing:
+            await self._runs.cancel_attempt(machine)
+
+    def _outgoing(
+        self, machine: Machine, attempt: str, manifest: VirtualMachineInstanceMigration, target: str
+    ) -> Outgoing:
+        record = machine.record
+        if record.phase != "Running" or record.desired == "deleted":
+            state = "being deleted" if record.desired == "deleted" else record.phase
+            raise WrongPhase(f"{record.key} cannot be migrated: it is {state}, it must be Running")
+        findings = migration_findings(record)
+        if findings:
+            raise MigrationRefused([f"{reason}: {message}" for reason, message in findings])
+        copied = disks_to_copy(record)
+        sizes = {step.path: step.size or 0 for step in record.plan.steps if isinstance(step, CreateImage)}
+        disk_bytes = sum(
+            sizes.get(disk.source.path, 0)
+            for disk in record.plan.devices.disks
+            if disk.source is not None and disk.target in copied
+        )
+        metadata = manifest.metadata or ObjectMeta()
+        return Outgoing(
+            attempt=attempt,
+            namespace=metadata.namespace or "default",
+            name=metadata.name or "",
+            uuid=record.plan.identity.uuid,
+            source_node=self._config.node_name,
+            target_node=target,
+            options=resolve(),
+            workload=Workload(
+                memory_bytes=record.plan.memory.size,
+                disk_bytes=disk_bytes,
+                vfio=bool(record.plan.devices.hostdevs),
+            ),
+            user_paused=record.user_paused,
+            migrate_disks=copied,
+        )
+
+    def _target(self, manifest: VirtualMachineInstanceMigration, target: str) -> tuple[str, str]:
+        wanted = target or manifest.spec.added_node_selector.get(HOSTNAME_LABEL, "")
+        field = "target" if target else f"spec.addedNodeSelector[{HOSTNAME_LABEL}]"
+        known = ", ".join(sorted(self._config.peers)) or "none is configured"
+        if not wanted:
+            message = f"required: where to migrate to; peers of this node: {known}"
+            raise InvalidRequest([Violation(field=field, type="FieldValueRequired", message=message)])
+        if wanted == self._config.node_name:
+            message = "the instance is on this node already"
+            raise InvalidRequest(
+                [Violation(field=field, type="FieldValueInvalid", value=wanted, message=message)]
+            )
+        if wanted in self._config.peers:
+            return wanted, self._config.peers[wanted]
+        if ":" in wanted:
+            return wanted, wanted
+        message = f"no such peer; accepted are ADDRESS:PORT and the peers of this node: {known}"
+        raise InvalidRequest(
+            [Violation(field=field, type="FieldValueNotFound", value=wanted, message=message)]
+        )
+
+    def _identified(self, manifest: VirtualMachineInstanceMigration) -> VirtualMachineInstanceMigration:
+        metadata = manifest.metadata or ObjectMeta()
+        uid = metadata.uid or str(uuid.uuid4())
+        prefix = metadata.generate_name or f"{manifest.spec.vmi_name}-"
+        filled = msgspec.structs.replace(
+            metadata,
+            name=metadata.name or f"{prefix}{uid[:5]}",
+            namespace=metadata.namespace or "default",
+            uid=uid,
+            creation_timestamp=metadata.creation_timestamp or self._services.clock.now(),
+        )
+        return msgspec.structs.replace(manifest, metadata=filled, status=None)
+
+    async def _arrived(self, domain: str) -> None:
+        try:
+            await self.incoming.arrived(domain)
+        except LauncherError:
+            return  # the source's finish or the lease's end asks again
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            if self._services.hypervisor.connected:
+                await self.incoming.sweep()
+
+
+def _in_namespace(shown: MigrationView, namespace: str | None) -> bool:
+    return namespace is None or _name(shown)[0] == namespace
+
+
+def _name(shown: MigrationView) -> tuple[str, str]:
+    metadata = shown.object.metadata or ObjectMeta()
+    return (metadata.namespace or "", metadata.name or "")
+
+
+def _created(shown: MigrationView) -> tuple[str, str]:
+    metadata = shown.object.metadata or ObjectMeta()
+    return (metadata.creation_timestamp or "", metadata.name or "")

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs outgoing migrations: one task each, through restarts of agent and libvirtd, to a written end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.instances import Instances
+from launcher.agent.machine import Machine, Services
+from launcher.agent.migration_status import OutgoingEntry, migration_state, view
+from launcher.agent.peers import GrpcPeer, peer_of
+from launcher.agent.port import MigrationView
+from launcher.agent.records import InstanceRecord
+from launcher.agent.supervisor import Supervisor
+from launcher.agent.watch import Hub
+from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
+from launcher.host.config import Config
+from launcher.host.logging import get
+from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase
+from launcher.migration.compose import make_policy
+from launcher.migration.progress import MigrationProgress
+from launcher.migration.source import SourceMigration
+from launcher.spec.codec import dec_hook, enc_hook
+
+log = get(__name__)
+
+KIND = "outgoing"
+KEPT = 100
+"""Ended migrations that are remembered; older ones are dropped."""
+CONFIRM_AGAIN_S = 10.0
+CONFIRM_TRIES = 360
+"""A target that is away after the guest arrived there is asked for an hour."""
+# The guest may be in two halves or its owner unproven: nothing here touches it until somebody decides.
+HANDS_OFF = frozenset({Cause.POST_COPY_FAILED, Cause.CONFLICT, Cause.UNRESOLVED})
+
+
+class OutgoingRuns:
+    """The entries by ``namespace/name`` and the task of each that has not ended."""
+
+    def __init__(
+        self,
+        config: Config,
+        services: Services,
+        instances: Instances,
+        facts: HostFacts,
+        supervisor: Supervisor,
+        hub: Hub[MigrationView],
+    ) -> None:
+        self._config = config
+        self._services = services
+        self._instances = instances
+        self._facts = facts
+        self._supervisor = supervisor
+        self._hub = hub
+        self._entries: dict[str, OutgoingEntry] = {}
+        self._progress: dict[str, MigrationProgress] = {}
+        self._engines: dict[str, SourceMigration] = {}
+        self._peers: dict[str, GrpcPeer] = {}
+        self._slots = asyncio.Semaphore(config.migration.outbound)
+        self._connected = asyncio.Event()
+
+    async def load(self) -> None:
+        """Take up the entries of the store; those that have not ended go on."""
+        for text in (await self._services.store.documents(KIND)).values():
+            entry = msgspec.json.decode(text, type=OutgoingEntry, dec_hook=dec_hook)
+            self._entries[entry.key] = entry
+            self._publish(entry)
+            if not _ended(entry.attempt):
+                self.run(entry)
+
+    def resume(self) -> None:
+        """libvirt answers (again)."""
+        self._connected.set()
+        self._connected = asyncio.Event()
+
+    def entries(self) -> tuple[OutgoingEntry, ...]:
+        """All that are remembered."""
+        return tuple(self._entries.values())
+
+    def find(self, key: str) -> OutgoingEntry | None:
+        """The entry of a migration."""
+        return self._entries.get(key)
+
+    async def save(self, entry: OutgoingEntry) -> None:
+        """Remember an entry and show it."""
+        text = msgspec.json.encode(entry, enc_hook=enc_hook)
+        await self._services.store.put(KIND, entry.attempt.attempt, text)
+        self._entries[entry.key] = entry
+        self._publish(entry)
+
+    async def drop(self, entry: OutgoingEntry) -> None:
+        """Forget an entry."""
+        await self._services.store.remove(KIND, entry.attempt.attempt)
+        self._entries.pop(entry.key, None)
+        self._progress.pop(entry.key, None)
+        self._hub.remove(entry.key)
+
+    def run(self, entry: OutgoingEntry) -> None:
+        """Carry the entry on in a task of its own."""
+        self._supervisor.keep(lambda: self._run(entry.key), name=f"migration {entry.key}")
+
+    async def cancel(self, key: str) -> None:
+        """Ask a migration to stop."""
+        engine = self._engines.get(key)
+        if engine is not None:
+            await engine.cancel()
+            return
+        entry = self._entries.get(key)
+        if entry is None:
+            raise NotFound("VirtualMachineInstanceMigration", key)
+        attempt = msgspec.structs.replace(entry.attempt, cancel=True)
+        await self.save(msgspec.structs.replace(entry, attempt=attempt))
+
+    async def cancel_attempt(self, machine: Machine) -> None:
+        """Ask the migration that takes ``machine`` away to stop; one that ended in doubt lets go of it."""
+        entry = next((e for e in self.entries() if e.attempt.attempt == machine.record.outgoing), None)
+        if entry is not None and not entry.attempt.phase.final:
+            await self.cancel(entry.key)
+            return
+        if entry is not None and entry.attempt.phase is Phase.SUCCEEDED:
+            raise WrongPhase(
+                f"{machine.record.key} has moved to {entry.attempt.outgoing.target_node}",
+                hint="delete it there",
+            )
+        await machine.update(lambda record: msgspec.structs.replace(record, outgoing=""))
+
+    async def close(self) -> None:
+        """Close the connections to peers."""
+        for peer in self._peers.values():
+            await peer.close()
+
+    async def _run(self, key: str) -> None:
+        entry = self._entries[key]
+        machine = next((m for m in self._instances.machines() if m.record.uid == entry.uid), None)
+        if machine is None:
+            log.warning("a migration without its instance is dropped", migration=key)
+            await self.drop(entry)
+            return
+        async with self._slots:
+            attempt = await self._carry(entry, machine)
+        for _ in range(CONFIRM_TRIES):
+            if _ended(attempt):
+                break
+            await asyncio.sleep(CONFIRM_AGAIN_S)
+            attempt = await self._carry(self._entries[key], machine)
+        await self._settle(self._entries[key], machine)
+        await self._trim()
+
+    async def _carry(self, entry: OutgoingEntry, machine: Machine) -> AttemptRecord:
+        while True:
+            waiting = self._connected
+            if self._services.hypervisor.connected:
+                try:
+                    return await self._attempt(entry, machine)
+                except HypervisorUnavailable as error:
+                    log.warning("a migration waits for libvirt", migration=entry.key, why=str(error))
+            await waiting.wait()
+            entry = self._entries[entry.key]
+
+    async def _attempt(self, entry: OutgoingEntry, machine: Machine) -> AttemptRecord:
+        outgoing = entry.attempt.outgoing
+        facts = await self._facts.get()
+        shown = self._services.hub.get(machine.record.key)
+        companions = msgspec.json.encode(machine.record.companions).decode()
+        engine = SourceMigration(
+            entry.attempt,
+            material=Material(
+                vmi=msgspec.json.encode(
+                    msgspec.structs.replace(
+                        machine.record.manifest, status=shown.status if shown is not None else None
+                    ),
+                    enc_hook=enc_hook,
+                ).decode(),
+                companions=companions,
+                libvirt_version=facts.libvirt_version,
+                qemu_version=facts.qemu_version,
+            ),
+            hypervisor=self._services.hypervisor,
+            peer=self._peer(entry.target),
+            policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),
+            clock=self._services.clock,
+            journal=_Journal(self, entry.key, machine),
+            publish=lambda progress: self._tell(entry.key, progress),
+        )
+        self._engines[entry.key] = engine
+        try:
+            return await engine.run()
+        finally:
+            self._engines.pop(entry.key, None)
+
+    async def note(self, key: str, machine: Machine, attempt: AttemptRecord) -> None:
+        """The engine's record changed: store and show it."""
+        entry = msgspec.structs.replace(self._entries[key], attempt=attempt)
+        await self.save(entry)
+        if not machine.gone:
+            state = migration_state(entry)
+            await machine.update(lambda r: msgspec.structs.replace(r, migration_state=state), wake=False)
+
+    async def _settle(self, entry: OutgoingEntry, machine: Machine) -> None:
+        attempt = entry.attempt
+        state = migration_state(entry)
+        log.info(
+            "migration ended",
+            migration=entry.key,
+            phase=attempt.phase.value,
+            cause=attempt.cause.value,
+            why=attempt.reason,
+        )
+        if machine.gone:
+            return
+
+        def change(record: InstanceRecord) -> InstanceRecord:
+            if attempt.phase is Phase.SUCCEEDED:
+                moved = attempt.outgoing.target_node if attempt.confirmed else ""
+                held = "" if attempt.confirmed else record.outgoing
+                return msgspec.structs.replace(record, outgoing=held, moved_to=moved, migration_state=state)
+            held = record.outgoing if attempt.cause in HANDS_OFF else ""
+            return msgspec.structs.replace(record, outgoing=held, migration_state=state)
+
+        await machine.update(change)
+
+    async def _trim(self) -> None:
+        ended = [entry for entry in self.entries() if _ended(entry.attempt)]
+        ended.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
+        for entry in ended[: max(0, len(ended) - KEPT)]:
+            await self.drop(entry)
+
+    def _peer(self, target: str) -> GrpcPeer:
+        if target not in self._peers:
+            self._peers[target] = peer_of(target, self._config.tls)
+        return self._peers[target]
+
+    def _tell(self, key: str, progress: MigrationProgress) -> None:
+        self._progress[key] = progress
+        self._publish(self._entries[key])
+
+    def _publish(self, entry: OutgoingEntry) -> None:
+        self._hub.set(entry.key, view(entry, self._progress.get(entry.key)))
+
+
+class _Journal:
+    """Hands the engine's record to the runs."""
+
+    def __init__(self, runs: OutgoingRuns, key: str, machine: Machine) -> None:
+        self._runs = runs
+        self._key = key
+        self._machine = machine
+
+    async def save(self, record: AttemptRecord) -> None:
+        await self._runs.note(self._key, self._machine, record)
+
+
+def _ended(attempt: AttemptRecord) -> bool:
+    """Nothing is left to do: it failed, or it succeeded and the target confirmed."""
+    return attempt.phase is Phase.FAILED or (attempt.phase is Phase.SUCCEEDED and attempt.confirmed)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serve metrics over HTTP: ``/metrics`` in a thread of its own. A scrape never waits for a guest."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import start_http_server
+from prometheus_client.registry import Collector
+
+from launcher.agent.port import AgentPort
+from launcher.errors import InvalidRequest, Violation
+from launcher.metrics.collect import families
+
+SCRAPE_TIMEOUT_S = 5.0
+
+
+class MetricsServer:
+    """Listens on ``ADDRESS:PORT`` until closed."""
+
+    def __init__(self, agent: AgentPort, address: str) -> None:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal():
+            finding = Violation(
+                field="listen.metrics",
+                type="FieldValueInvalid",
+                value=address,
+                message="accepted is ADDRESS:PORT, such as 127.0.0.1:9090",
+            )
+            raise InvalidRequest([finding])
+        registry = CollectorRegistry()
+        registry.register(_Agent(agent, asyncio.get_running_loop()))
+        self._server: WSGIServer
+        self._thread: threading.Thread
+        self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(SCRAPE_TIMEOUT_S)
+
+
+class _Agent(Collector):
+    def __init__(self, agent: AgentPort, loop: asyncio.AbstractEventLoop) -> None:
+        self._agent = agent
+        self._loop = loop
+
+    def collect(self) -> Iterator[Metric]:
+        future = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
+        yield from future.result(SCRAPE_TIMEOUT_S)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is asked when the collector is registered."""
+        return iter(())
+
+    async def _read(self) -> list[Metric]:
+        node = await self._agent.node()
+        return list(
+            families(
+                node=node.name,
+                version=node.version,
+                libvirt_connected=node.libvirt_connected,
+                instances=await self._agent.list_instances(None),
+            )
+        )
