@@ -11,6 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from launcher.lab import image
+from launcher.lab.image import Image
 from launcher.lab.lab import Lab, missing
 from launcher.lab.node import Node
 
@@ -61,3 +63,15 @@ def fresh_lab(needs_nodes: None) -> Iterator[Callable[..., Lab]]:
             return stack.enter_context(Lab(names=names or ("a", "b")))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def guest_image(needs_nodes: None) -> Image:
+    """The Linux guest for a kernel boot; every node sees its folder."""
+    return image.guest()
+
+
+@pytest.fixture(scope="session")
+def bootsector_image(needs_nodes: None) -> Image:
+    """The boot sector guest as a containerDisk; every node sees its folder."""
+    return image.bootsector()
