@@ -44,7 +44,7 @@ class TargetSide(StrEnum):
     POST_COPY = "post-copy"
     """It runs, but memory is still missing."""
     ENDED = "ended"
-    """A defined domain that is off: it ran here and ended."""
+    """It ran here and ended: a defined domain that is off, or an adopted one that is gone."""
 
 
 class Verdict(StrEnum):
@@ -156,7 +156,7 @@ def target_side(state: TargetState | None) -> TargetSide:
     if state is None or not state.known:
         return TargetSide.UNREACHABLE
     if not state.domain:
-        return TargetSide.NONE
+        return TargetSide.ENDED if state.adopted else TargetSide.NONE
     if state.reason.startswith("post-copy"):
         return TargetSide.POST_COPY
     if state.domain in (DomainState.SHUTOFF, DomainState.CRASHED):

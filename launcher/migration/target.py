@@ -38,7 +38,7 @@ RESERVE_DEADLINE_S = 14.0
 LEASE_S = 120.0
 """Long enough for a source agent to restart between prepare and the migrate call."""
 REMEMBER_S = 3600.0
-"""For so long the source can ask about an attempt that was released."""
+"""For so long the source can ask about an attempt that ended."""
 READ_DEADLINE_S = 5.0
 ACT_DEADLINE_S = 30.0
 
@@ -73,8 +73,11 @@ class TargetSide:
 
     def restore(self, records: Sequence[IncomingRecord]) -> None:
         """Take over what the journal holds after a restart; leases go on."""
+        latest = self._clock.monotonic() + REMEMBER_S
         for record in records:
-            self._records[record.attempt] = record
+            # Times of another boot mean nothing in this one.
+            kept = msgspec.structs.replace(record, expires=min(record.expires, latest))
+            self._records[record.attempt] = kept
             if record.port and not record.adopted and not record.released:
                 self._ports.adopt(record.attempt, record.port)
 
@@ -137,29 +140,39 @@ class TargetSide:
             return TargetState(attempt=attempt, known=False)
         return _state(record, await self._domain(record.uuid))
 
+    async def arrived(self, uuid: str) -> None:
+        """libvirt says that a guest runs here now: adopt it without waiting for the source's word.
+
+        Raises:
+            HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed.
+        """
+        for record in self.records:
+            if record.uuid != uuid or record.adopted:
+                continue
+            async with self._lock(record.attempt):
+                current = self._records.get(record.attempt)
+                domain = await self._domain(uuid)
+                if current is None or domain is None:
+                    continue
+                if target_side(_state(current, domain)) is Side.ACTIVE:
+                    await self._adopt(current, domain)
+
     async def sweep(self) -> None:
         """Deal with leases that ran out; call it every few seconds.
 
         A guest that arrived is adopted, one that is loading keeps its lease, else all is released.
         """
         for record in self.records:
-            if record.adopted or self._clock.monotonic() < record.expires:
+            if self._clock.monotonic() < record.expires:
                 continue
             async with self._lock(record.attempt):
                 current = self._records.get(record.attempt)
-                if current is None or current.adopted or self._clock.monotonic() < current.expires:
+                if current is None or self._clock.monotonic() < current.expires:
                     continue
                 try:
                     await self._expire(current)
                 except LauncherError:
                     continue  # libvirt or the agent could not do it now; the next sweep tries again.
-
-    async def forget(self, attempt: str) -> None:
-        """Drop the memory of an adopted attempt (its guest was deleted or moved on)."""
-        record = self._records.get(attempt)
-        if record is not None and record.adopted:
-            del self._records[attempt]
-            await self._journal.forget(attempt)
 
     def _lock(self, attempt: str) -> asyncio.Lock:
         lock = self._locks.get(attempt)
@@ -252,7 +265,8 @@ class TargetSide:
     async def _adopt(self, record: IncomingRecord, domain: DomainRecord) -> TargetState:
         if not record.adopted:
             await self._hooks.adopt(record, domain)
-            record = await self._save(record, adopted=True)
+            until = self._clock.monotonic() + REMEMBER_S
+            record = await self._save(record, adopted=True, expires=until)
             self._ports.release(record.attempt)
         return _state(record, domain)
 
@@ -275,7 +289,7 @@ class TargetSide:
         await self._save(record, released=True, reservation=None, port=0, expires=until)
 
     async def _expire(self, record: IncomingRecord) -> None:
-        if record.released:
+        if record.released or record.adopted:
             del self._records[record.attempt]
             await self._journal.forget(record.attempt)
             return
