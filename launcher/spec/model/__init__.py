@@ -229,6 +229,7 @@ from launcher.spec.model.volumes import (
 )
 from launcher.spec.quantity import Quantity
 
+# fmt: off - one name a line would be half of this file
 __all__ = [
     "ACPI",
     "BIOS",
@@ -427,3 +428,4 @@ __all__ = [
     "Watchdog",
     "WeightedPodAffinityTerm",
 ]
+# fmt: on

@@ -8,7 +8,10 @@ from launcher.spec.model.scalars import Int32
 
 
 class ClockOffsetUTC(Model, frozen=True, kw_only=True):
-    """API type ``ClockOffsetUTC``."""
+    """API type ``ClockOffsetUTC``.
+
+    ``offset_seconds`` is added to UTC and may be negative.
+    """
 
     offset_seconds: Int32 | None = None
 

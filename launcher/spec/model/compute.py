@@ -11,7 +11,10 @@ from launcher.spec.quantity import Quantity
 
 
 class CPUFeature(Model, frozen=True, kw_only=True):
-    """API type ``CPUFeature``."""
+    """API type ``CPUFeature``.
+
+    A CPU flag; ``policy`` is force, require (also when absent), optional, disable or forbid.
+    """
 
     name: str
     policy: str | None = None
@@ -28,13 +31,20 @@ class NUMA(Model, frozen=True, kw_only=True):
 
 
 class Realtime(Model, frozen=True, kw_only=True):
-    """API type ``Realtime``."""
+    """API type ``Realtime``.
+
+    ``mask`` names the vCPUs with realtime scheduling, such as ``0-3,^1``; absent means all.
+    """
 
     mask: str | None = None
 
 
 class CPU(Model, frozen=True, kw_only=True):
-    """API type ``CPU``."""
+    """API type ``CPU``.
+
+    ``cores`` per socket, ``threads`` per core; ``max_sockets`` is how far sockets can be hotplugged.
+    ``model`` is a libvirt model, ``host-model`` or ``host-passthrough``.
+    """
 
     cores: Int64 | None = None
     dedicated_cpu_placement: bool | None = None
@@ -57,13 +67,20 @@ class CPUTopology(Model, frozen=True, kw_only=True):
 
 
 class DiskIOThreads(Model, frozen=True, kw_only=True):
-    """API type ``DiskIOThreads``."""
+    """API type ``DiskIOThreads``.
+
+    The number of threads that serve all disks together, where the policy is ``supplementalPool``.
+    """
 
     supplemental_pool_thread_count: Int64 | None = None
 
 
 class Hugepages(Model, frozen=True, kw_only=True):
-    """API type ``Hugepages``."""
+    """API type ``Hugepages``.
+
+    Back the guest with huge pages. ``page_size`` is a quantity as text (``2Mi``, ``1Gi``): the API has
+    it so.
+    """
 
     page_size: str | None = None
 
@@ -79,7 +96,10 @@ class SEVPolicy(Model, frozen=True, kw_only=True):
 
 
 class SEV(Model, frozen=True, kw_only=True):
-    """API type ``SEV``."""
+    """API type ``SEV``.
+
+    ``dh_cert`` and ``session`` are base64 and secret: they are never shown.
+    """
 
     attestation: SEVAttestation | None = None
     dh_cert: str | None = None
@@ -110,14 +130,22 @@ class Machine(Model, frozen=True, kw_only=True):
 
 
 class ReservedOverhead(Model, frozen=True, kw_only=True):
-    """API type ``ReservedOverhead``."""
+    """API type ``ReservedOverhead``.
+
+    ``added_overhead`` bytes are reserved beside the guest's memory; ``mem_lock`` is ``Required`` or
+    ``NotRequired``.
+    """
 
     added_overhead: Quantity | None = None
     mem_lock: str | None = None
 
 
 class Memory(Model, frozen=True, kw_only=True):
-    """API type ``Memory``."""
+    """API type ``Memory``.
+
+    What the guest has: ``guest`` bytes at boot, up to ``max_guest`` bytes by hotplug. Absent ``guest``
+    is taken from the resources.
+    """
 
     guest: Quantity | None = None
     hugepages: Hugepages | None = None
@@ -126,7 +154,11 @@ class Memory(Model, frozen=True, kw_only=True):
 
 
 class ResourceRequirements(Model, frozen=True, kw_only=True):
-    """API type ``ResourceRequirements``."""
+    """API type ``ResourceRequirements``.
+
+    Amounts by resource name: ``memory`` in bytes, ``cpu`` in CPUs. They size what the guest's own
+    fields leave open.
+    """
 
     limits: dict[str, Quantity] = field(default_factory=dict)
     overcommit_guest_overhead: bool | None = None

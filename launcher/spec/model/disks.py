@@ -11,7 +11,10 @@ from launcher.spec.model.scalars import Int32
 
 
 class CustomBlockSize(Model, frozen=True, kw_only=True):
-    """API type ``CustomBlockSize``."""
+    """API type ``CustomBlockSize``.
+
+    Sizes in bytes.
+    """
 
     discard_granularity: Int32 | None = None
     logical: Int32 | None = None
@@ -42,7 +45,10 @@ class DiskTarget(Model, frozen=True, kw_only=True):
 
 
 class LunTarget(Model, frozen=True, kw_only=True):
-    """API type ``LunTarget``."""
+    """API type ``LunTarget``.
+
+    A SCSI device passed through; ``reservation`` lets the guest use persistent reservations.
+    """
 
     bus: str | None = None
     readonly: bool | None = None
@@ -50,7 +56,11 @@ class LunTarget(Model, frozen=True, kw_only=True):
 
 
 class Disk(Model, frozen=True, kw_only=True):
-    """API type ``Disk``."""
+    """API type ``Disk``.
+
+    ``boot_order`` counts from 1 over disks and interfaces together; ``tag`` is for the guest's metadata
+    only. ``changed_block_tracking`` is None or a wish, not the state.
+    """
 
     name: str
     block_size: BlockSize | None = None

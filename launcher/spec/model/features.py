@@ -15,7 +15,10 @@ class FeatureAPIC(Model, frozen=True, kw_only=True):
 
 
 class FeatureSpinlocks(Model, frozen=True, kw_only=True):
-    """API type ``FeatureSpinlocks``."""
+    """API type ``FeatureSpinlocks``.
+
+    ``spinlocks`` is the number of retries before the hypervisor is told (4096 when absent).
+    """
 
     enabled: bool | None = None
     spinlocks: Int64 | None = None
@@ -28,7 +31,10 @@ class FeatureState(Model, frozen=True, kw_only=True):
 
 
 class FeatureVendorID(Model, frozen=True, kw_only=True):
-    """API type ``FeatureVendorID``."""
+    """API type ``FeatureVendorID``.
+
+    ``vendorid`` is what the guest sees as the hypervisor's vendor: at most 12 characters.
+    """
 
     enabled: bool | None = None
     vendorid: str | None = None

@@ -11,7 +11,10 @@ from launcher.spec.model.scheduling import ClaimRequest
 
 
 class DHCPPrivateOptions(Model, frozen=True, kw_only=True):
-    """API type ``DHCPPrivateOptions``."""
+    """API type ``DHCPPrivateOptions``.
+
+    ``option`` is the number of a site-specific option, 224 to 254.
+    """
 
     option: Int32
     value: str
@@ -69,7 +72,10 @@ class Port(Model, frozen=True, kw_only=True):
 
 
 class PortRange(Model, frozen=True, kw_only=True):
-    """API type ``PortRange``."""
+    """API type ``PortRange``.
+
+    ``start`` to ``end``, both included.
+    """
 
     end: Int32
     protocol: str
@@ -77,7 +83,11 @@ class PortRange(Model, frozen=True, kw_only=True):
 
 
 class Interface(Model, frozen=True, kw_only=True):
-    """API type ``Interface``."""
+    """API type ``Interface``.
+
+    ``ports`` are those of the guest that the pod's address shows; none means all. ``boot_order`` counts
+    from 1 over disks and interfaces together; ``state`` is ``up``, ``down`` or ``absent``.
+    """
 
     name: str
     acpi_index: Int32 | None = None

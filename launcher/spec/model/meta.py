@@ -67,7 +67,11 @@ class OwnerReference(Model, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Model, frozen=True, kw_only=True):
-    """API type ``ObjectMeta``."""
+    """API type ``ObjectMeta``.
+
+    Who the object is. On reading, a ``name`` or a ``generate_name`` is required; time stamps are RFC
+    3339.
+    """
 
     annotations: dict[str, str] = field(default_factory=dict)
     creation_timestamp: Time | None = None

@@ -12,7 +12,11 @@ from launcher.spec.quantity import Quantity
 
 
 class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
-    """API type ``DowntimeTuningOptions``."""
+    """API type ``DowntimeTuningOptions``.
+
+    The ramp of the allowed downtime: from ``initial_ms`` in ``steps`` steps to the maximum, once
+    iteration ``start_after_iteration`` is reached, one step each ``cooldown_seconds`` seconds.
+    """
 
     cooldown_seconds: Int32 | None = None
     initial_ms: Int64 | None = None
@@ -21,7 +25,11 @@ class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
 
 
 class StallDetectorOptions(Model, frozen=True, kw_only=True):
-    """API type ``StallDetectorOptions``."""
+    """API type ``StallDetectorOptions``.
+
+    ``stall_margin`` is in percent (0 to 100), ``stall_progress_timeout`` and ``switchover_timeout`` in
+    seconds; the factors and ``ewma_alpha`` (above 0, up to 1) have no unit.
+    """
 
     completion_timeout_factor: Quantity | None = None
     ewma_alpha: Quantity | None = None
@@ -34,7 +42,10 @@ class StallDetectorOptions(Model, frozen=True, kw_only=True):
 
 
 class ExperimentalMigrationOptions(Model, frozen=True, kw_only=True):
-    """API type ``ExperimentalMigrationOptions``."""
+    """API type ``ExperimentalMigrationOptions``.
+
+    ``compression`` is ``none`` or ``zstd``.
+    """
 
     compression: str | None = None
     downtime_tuning: DowntimeTuningOptions | None = None
@@ -42,7 +53,12 @@ class ExperimentalMigrationOptions(Model, frozen=True, kw_only=True):
 
 
 class MigrationConfiguration(Model, frozen=True, kw_only=True):
-    """API type ``MigrationConfiguration``."""
+    """API type ``MigrationConfiguration``.
+
+    ``bandwidth_per_migration`` is in bytes a second (0: no limit), ``completion_timeout_per_gi_b`` in
+    seconds for each GiB to move, ``progress_timeout`` and ``utility_volumes_timeout`` in seconds,
+    ``max_downtime_ms`` in milliseconds.
+    """
 
     allow_auto_converge: bool | None = None
     allow_post_copy: bool | None = None
@@ -69,7 +85,11 @@ class Selectors(Model, frozen=True, kw_only=True):
 
 
 class MigrationPolicySpec(Model, frozen=True, kw_only=True):
-    """API type ``MigrationPolicySpec``."""
+    """API type ``MigrationPolicySpec``.
+
+    ``bandwidth_per_migration`` is in bytes a second, ``completion_timeout_per_gi_b`` in seconds for
+    each GiB of guest memory and disk to move, ``max_downtime_ms`` in milliseconds.
+    """
 
     selectors: Selectors
     allow_auto_converge: bool | None = None
@@ -96,7 +116,10 @@ class MigrationPolicy(Model, frozen=True, kw_only=True):
 
 
 class VMIMConfigurationOptions(Model, frozen=True, kw_only=True):
-    """API type ``VMIMConfigurationOptions``."""
+    """API type ``VMIMConfigurationOptions``.
+
+    The options one migration runs with, in the units of ``MigrationConfiguration``.
+    """
 
     allow_auto_converge: bool | None = None
     allow_post_copy: bool | None = None
@@ -117,20 +140,31 @@ class VMIMConfigurationOptions(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceMigrationSource(Model, frozen=True, kw_only=True):
-    """API type ``VirtualMachineInstanceMigrationSource``."""
+    """API type ``VirtualMachineInstanceMigrationSource``.
+
+    Send to another cluster: ``connect_url`` is where it listens, ``migration_id`` is what both sides
+    call the migration.
+    """
 
     connect_url: str = field(name="connectURL")
     migration_id: str = field(name="migrationID")
 
 
 class VirtualMachineInstanceMigrationTarget(Model, frozen=True, kw_only=True):
-    """API type ``VirtualMachineInstanceMigrationTarget``."""
+    """API type ``VirtualMachineInstanceMigrationTarget``.
+
+    Receive from another cluster the migration that both sides call ``migration_id``.
+    """
 
     migration_id: str = field(name="migrationID")
 
 
 class VirtualMachineInstanceMigrationSpec(Model, frozen=True, kw_only=True):
-    """API type ``VirtualMachineInstanceMigrationSpec``."""
+    """API type ``VirtualMachineInstanceMigrationSpec``.
+
+    Move the instance ``vmi_name``; ``added_node_selector`` narrows where to. At most one of ``send_to``
+    and ``receive``.
+    """
 
     added_node_selector: dict[str, str] = field(default_factory=dict)
     priority: str | None = None

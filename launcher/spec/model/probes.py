@@ -44,7 +44,11 @@ class TCPSocketAction(Model, frozen=True, kw_only=True):
 
 
 class Probe(Model, frozen=True, kw_only=True):
-    """API type ``Probe``."""
+    """API type ``Probe``.
+
+    Exactly one of exec, guest agent ping, HTTP and TCP. Times are in seconds, thresholds count results
+    in a row.
+    """
 
     exec: ExecAction | None = None
     failure_threshold: Int32 | None = None

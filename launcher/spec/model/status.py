@@ -83,7 +83,10 @@ class KernelBootStatus(Model, frozen=True, kw_only=True):
 
 
 class MemoryStatus(Model, frozen=True, kw_only=True):
-    """API type ``MemoryStatus``."""
+    """API type ``MemoryStatus``.
+
+    Bytes.
+    """
 
     guest_at_boot: Quantity | None = None
     guest_current: Quantity | None = None
@@ -114,7 +117,10 @@ class StorageMigratedVolumeInfo(Model, frozen=True, kw_only=True):
 
 
 class TopologyHints(Model, frozen=True, kw_only=True):
-    """API type ``TopologyHints``."""
+    """API type ``TopologyHints``.
+
+    ``tsc_frequency`` is in Hz.
+    """
 
     tsc_frequency: Int64 | None = None
 
@@ -165,7 +171,10 @@ class VirtualMachineInstancePhaseTransitionTimestamp(Model, frozen=True, kw_only
 
 
 class VolumeStatus(Model, frozen=True, kw_only=True):
-    """API type ``VolumeStatus``."""
+    """API type ``VolumeStatus``.
+
+    ``target`` is the device name in the domain (``vda``); ``size`` is in bytes.
+    """
 
     name: str
     target: str

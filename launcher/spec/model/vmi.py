@@ -37,7 +37,10 @@ from launcher.spec.model.volumes import UtilityVolume, Volume
 
 
 class DomainSpec(Model, frozen=True, kw_only=True):
-    """API type ``DomainSpec``."""
+    """API type ``DomainSpec``.
+
+    The virtual machine itself: its hardware and firmware.
+    """
 
     devices: Devices
     chassis: Chassis | None = None
@@ -55,7 +58,11 @@ class DomainSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceSpec(Model, frozen=True, kw_only=True):
-    """API type ``VirtualMachineInstanceSpec``."""
+    """API type ``VirtualMachineInstanceSpec``.
+
+    What the user wants. ``termination_grace_period_seconds`` is how long a guest may take to shut down
+    before it is killed; 0 kills it at once.
+    """
 
     domain: DomainSpec
     access_credentials: tuple[AccessCredential, ...] = ()

@@ -14,7 +14,10 @@ from launcher.spec.quantity import Quantity
 
 
 class CloudInitConfigDriveSource(Model, frozen=True, kw_only=True):
-    """API type ``CloudInitConfigDriveSource``."""
+    """API type ``CloudInitConfigDriveSource``.
+
+    User and network data inline, as base64, or by Secret. Inline data is secret: it is never shown.
+    """
 
     network_data: str | None = None
     network_data_base64: str | None = None
@@ -25,7 +28,10 @@ class CloudInitConfigDriveSource(Model, frozen=True, kw_only=True):
 
 
 class CloudInitNoCloudSource(Model, frozen=True, kw_only=True):
-    """API type ``CloudInitNoCloudSource``."""
+    """API type ``CloudInitNoCloudSource``.
+
+    User and network data inline, as base64, or by Secret. Inline data is secret: it is never shown.
+    """
 
     network_data: str | None = None
     network_data_base64: str | None = None
@@ -44,7 +50,11 @@ class ConfigMapVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class ContainerDiskSource(Model, frozen=True, kw_only=True):
-    """API type ``ContainerDiskSource``."""
+    """API type ``ContainerDiskSource``.
+
+    An image in a container image; ``path`` is that of the file in it, absent means the one below
+    ``/disk``.
+    """
 
     image: str
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
@@ -74,7 +84,10 @@ class DataVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class DownwardAPIVolumeFile(Model, frozen=True, kw_only=True):
-    """API type ``DownwardAPIVolumeFile``."""
+    """API type ``DownwardAPIVolumeFile``.
+
+    One file; ``mode`` holds the permission bits as a number (YAML may write it as octal, ``0644``).
+    """
 
     path: str
     field_ref: ObjectFieldSelector | None = None
@@ -94,7 +107,10 @@ class DownwardMetricsVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class EmptyDiskSource(Model, frozen=True, kw_only=True):
-    """API type ``EmptyDiskSource``."""
+    """API type ``EmptyDiskSource``.
+
+    A fresh disk of ``capacity`` bytes that lives as long as the instance.
+    """
 
     capacity: Quantity
 
@@ -106,7 +122,11 @@ class EphemeralVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class HostDisk(Model, frozen=True, kw_only=True):
-    """API type ``HostDisk``."""
+    """API type ``HostDisk``.
+
+    A raw image on the node: ``type`` is ``Disk`` (it exists) or ``DiskOrCreate`` (made with
+    ``capacity`` bytes when missing).
+    """
 
     path: str
     type: str
