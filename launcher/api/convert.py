@@ -158,6 +158,8 @@ def prepare_reply(reply: PrepareReply) -> peer_pb2.PrepareMigrationResponse:
         migrate_uri=reply.migrate_uri,
         destination_xml=reply.destination_xml,
         lease_seconds=reply.lease_s,
+        persistent_xml=reply.persistent_xml,
+        disks_uri=reply.disks_uri,
     )
 
 

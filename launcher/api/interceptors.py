@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 from google.rpc.code_pb2 import Code
@@ -35,7 +35,7 @@ _LARGEST_LIMIT = 1024 * 1024
 _READS = ("Get", "List", "Watch")
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Handler = grpc.RpcMethodHandler[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import grpc
@@ -17,7 +16,7 @@ from launcher.api.migrations import Migrations
 from launcher.api.node import Node
 from launcher.api.peer import Peer
 from launcher.api.reflection import add_reflection
-from launcher.errors import Conflict
+from launcher.errors import Conflict, LauncherError
 from launcher.host.config import Listen, Tls
 from launcher.host.logging import get
 from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
@@ -80,18 +79,34 @@ class ApiServer:
         add_PeerServiceServicer_to_server(Peer(self._agent), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         add_reflection(server, (*SERVICES, health.SERVICE_NAME))
-        if self._socket is not None:
-            remove_stale_socket(self._socket)
-            with private_files():
-                _bind(server, f"unix:{self._socket}", None)
-            open_socket(self._socket, self._listen)
-        if secure is not None:
-            self.tcp_port = _bind(server, self._listen.tcp, secure)
+        try:
+            self._bind_all(server, secure)
+        except LauncherError:
+            await server.stop(None)
+            raise
         for name in SERVICES:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await server.start()
         self._server = server
         log.info("serving gRPC", socket=str(self._socket or ""), tcp_port=self.tcp_port)
+
+    def _bind_all(self, server: grpc.aio.Server, secure: grpc.ServerCredentials | None) -> None:
+        if self._socket is not None:
+            remove_stale_socket(self._socket)
+            with private_files():
+                _bind(server, f"unix:{self._socket}", None)
+        try:
+            if self._socket is not None:
+                open_socket(self._socket, self._listen)
+            if secure is not None:
+                self.tcp_port = _bind(server, self._listen.tcp, secure)
+        except LauncherError:
+            self._remove_socket()
+            raise
+
+    def _remove_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
 
     async def set_ready(self, *, ready: bool) -> None:
         """Tell health whether libvirt can be reached; the server as a whole (``""``) serves either way."""
@@ -109,9 +124,7 @@ class ApiServer:
             return
         self._calls.end_streams()
         await server.stop(grace_s)
-        if self._socket is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self._socket.unlink()
+        self._remove_socket()
 
 
 def _bind(server: grpc.aio.Server, address: str, secure: grpc.ServerCredentials | None) -> int:

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small agent in memory behind the real API server: it keeps objects, streams changes, echoes consoles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from msgspec.structs import replace
+
+from launcher.agent.port import (
+    Companions,
+    EventType,
+    MigrationProgress,
+    MigrationReport,
+    MigrationView,
+    NodeView,
+    WatchEvent,
+)
+from launcher.errors import AlreadyExists, LauncherError, NotFound, WrongPhase
+from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.spec.model import (
+    ObjectMeta,
+    VirtualMachineInstance,
+    VirtualMachineInstanceCondition,
+    VirtualMachineInstanceMigration,
+    VirtualMachineInstanceMigrationStatus,
+    VirtualMachineInstanceStatus,
+)
+
+VMI = VirtualMachineInstance
+Key = tuple[str, str]
+
+REPORT = MigrationReport(
+    succeeded=True,
+    total_ms=2345,
+    downtime_ms=87,
+    iterations=4,
+    transferred=300 * 2**20,
+    steps=((10.0, "max_downtime 279 ms", "iteration 3 began"), (20.0, "max_downtime 407 ms", "10 s passed")),
+)
+
+
+class EchoConsole:
+    """A guest that greets, answers each line in capitals, and hangs up at ``exit``."""
+
+    def __init__(self) -> None:
+        self._out: asyncio.Queue[bytes] = asyncio.Queue()
+        self._out.put_nowait(b"login: ")
+        self.closed = False
+
+    async def read(self) -> bytes:
+        return await self._out.get()
+
+    async def write(self, data: bytes) -> None:
+        if data.strip() == b"refuse":
+            raise WrongPhase("the guest does not want to talk")
+        self._out.put_nowait(b"" if data.strip() == b"exit" else data.upper())
+
+    async def close(self) -> None:
+        self.closed = True
+        self._out.put_nowait(b"")
+
+
+class StandInAgent:
+    """AgentPort over dictionaries. ``failure`` is raised by every call of instances while it is set."""
+
+    def __init__(self) -> None:
+        self.instances: dict[Key, VMI] = {}
+        self.companions: dict[Key, Companions] = {}
+        self.migrations: dict[Key, MigrationView] = {}
+        self.targets: dict[Key, str] = {}
+        self.prepared: list[PrepareRequest] = []
+        self.consoles: list[EchoConsole] = []
+        self.failure: Exception | None = None
+        self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
+        self.hold_migration = asyncio.Event()
+        self._version = 0
+
+    async def create_instance(self, manifest: VMI, companions: Companions, *, dry_run: bool = False) -> VMI:
+        self._fail()
+        meta = manifest.metadata
+        assert meta is not None
+        assert meta.namespace
+        assert meta.name
+        key = (meta.namespace, meta.name)
+        if key in self.instances:
+            raise AlreadyExists("VirtualMachineInstance", f"{key[0]}/{key[1]}")
+        created = replace(manifest, status=VirtualMachineInstanceStatus(phase="Pending", node_name="here"))
+        if not dry_run:
+            self.companions[key] = companions
+            self.put(created, EventType.ADDED)
+        return created
+
+    async def get_instance(self, namespace: str, name: str) -> VMI:
+        self._fail()
+        try:
+            return self.instances[namespace, name]
+        except KeyError:
+            raise NotFound("VirtualMachineInstance", f"{namespace}/{name}") from None
+
+    async def list_instances(self, namespace: str | None) -> tuple[VMI, ...]:
+        self._fail()
+        return tuple(vmi for key, vmi in self.instances.items() if namespace in (None, key[0]))
+
+    async def watch_instances(
+        self, namespace: str | None, name: str | None
+    ) -> AsyncIterator[WatchEvent[VMI]]:
+        self._fail()
+        inbox: asyncio.Queue[WatchEvent[VMI]] = asyncio.Queue()
+        present = await self.list_instances(namespace)
+        self.watchers.append(inbox)
+        try:
+            for vmi in present:
+                if name is None or (vmi.metadata and vmi.metadata.name == name):
+                    yield WatchEvent(type=EventType.ADDED, version=self._version, object=vmi)
+            yield WatchEvent(type=EventType.BOOKMARK, version=self._version)
+            while True:
+                yield await inbox.get()
+        finally:
+            self.watchers.remove(inbox)
+
+    async def delete_instance(self, namespace: str, name: str, *, grace_period_s: int | None = None) -> VMI:
+        vmi = await self.get_instance(namespace, name)
+        del self.instances[namespace, name]
+        self._tell(WatchEvent(type=EventType.DELETED, version=self._next(), object=vmi))
+        return vmi
+
+    async def pause_instance(self, namespace: str, name: str) -> VMI:
+        return self._paused(await self.get_instance(namespace, name), paused=True)
+
+    async def unpause_instance(self, namespace: str, name: str) -> VMI:
+        vmi = await self.get_instance(namespace, name)
+        if vmi.status is None or not vmi.status.conditions:
+            raise WrongPhase(f"{namespace}/{name} is not paused", hint="launcherctl get vmi -o wide shows it")
+        return self._paused(vmi, paused=False)
+
+    async def instance_xml(self, namespace: str, name: str) -> str:
+        await self.get_instance(namespace, name)
+        return f"<domain><name>{namespace}_{name}</name></domain>"
+
+    async def console(self, namespace: str, name: str) -> EchoConsole:
+        await self.get_instance(namespace, name)
+        self.consoles.append(EchoConsole())
+        return self.consoles[-1]
+
+    async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
+        await self.get_instance(namespace, name)
+        return b"tick 1\r\ntick 2\r\n"[-tail_bytes:]
+
+    async def create_migration(
+        self, manifest: VirtualMachineInstanceMigration, *, target: str
+    ) -> VirtualMachineInstanceMigration:
+        meta = manifest.metadata or ObjectMeta()
+        key = (meta.namespace or "", meta.name or "")
+        await self.get_instance(key[0], manifest.spec.vmi_name or "")
+        view = MigrationView(object=_in_phase(manifest, "Running"))
+        self.migrations[key], self.targets[key] = view, target
+        return view.object
+
+    async def get_migration(self, namespace: str, name: str) -> MigrationView:
+        try:
+            return self.migrations[namespace, name]
+        except KeyError:
+            raise NotFound("VirtualMachineInstanceMigration", f"{namespace}/{name}") from None
+
+    async def list_migrations(self, namespace: str | None) -> tuple[MigrationView, ...]:
+        return tuple(view for key, view in self.migrations.items() if namespace in (None, key[0]))
+
+    async def watch_migration(self, namespace: str, name: str) -> AsyncIterator[MigrationView]:
+        view = await self.get_migration(namespace, name)
+        yield view
+        for iteration in (1, 2, 3):
+            yield replace(view, progress=_progress(iteration))
+        if name.startswith("held"):
+            await self.hold_migration.wait()
+        report = REPORT if not name.startswith("bad") else MigrationReport(succeeded=False, reason="no luck")
+        phase = "Succeeded" if report.succeeded else "Failed"
+        yield MigrationView(object=_in_phase(view.object, phase), progress=_progress(4), report=report)
+
+    async def watch_migrations(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]:
+        for view in await self.list_migrations(namespace):
+            yield WatchEvent(type=EventType.ADDED, version=self._version, object=view)
+        yield WatchEvent(type=EventType.BOOKMARK, version=self._version)
+
+    async def cancel_migration(self, namespace: str, name: str) -> MigrationView:
+        view = await self.get_migration(namespace, name)
+        self.migrations[namespace, name] = replace(view, object=_in_phase(view.object, "Failed"))
+        return self.migrations[namespace, name]
+
+    async def node(self) -> NodeView:
+        return NodeView(
+            name="here",
+            version="1",
+            libvirt_connected=False,
+            libvirt_reason="refused",
+            facts={"arch": "amd64", "libvirtVersion": 9000000, "cells": [{"id": 0}]},
+            instances=len(self.instances),
+            migrations=len(self.migrations),
+            peers=("there",),
+        )
+
+    async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
+        self._fail()
+        self.prepared.append(request)
+        return PrepareReply(node="here", migrate_uri="tcp://192.0.2.1:49152", lease_s=30.0)
+
+    async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState:
+        return TargetState(attempt=attempt, known=True, reason=reason, adopted=succeeded)
+
+    async def migration_state(self, attempt: str) -> TargetState:
+        return TargetState(attempt=attempt, known=False)
+
+    def put(self, vmi: VMI, kind: EventType = EventType.MODIFIED) -> None:
+        """Store an instance and tell the watchers."""
+        meta = vmi.metadata or ObjectMeta()
+        self.instances[meta.namespace or "", meta.name or ""] = vmi
+        self._tell(WatchEvent(type=kind, version=self._next(), object=vmi))
+
+    def _paused(self, vmi: VMI, *, paused: bool) -> VMI:
+        shown = (VirtualMachineInstanceCondition(type="Paused", status="True"),) if paused else ()
+        changed = replace(vmi, status=VirtualMachineInstanceStatus(phase="Running", conditions=shown))
+        self.put(changed)
+        return changed
+
+    def _tell(self, event: WatchEvent[VMI]) -> None:
+        for inbox in self.watchers:
+            inbox.put_nowait(event)
+
+    def _next(self) -> int:
+        self._version += 1
+        return self._version
+
+    def _fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def _in_phase(vmim: VirtualMachineInstanceMigration, phase: str) -> VirtualMachineInstanceMigration:
+    return replace(vmim, status=VirtualMachineInstanceMigrationStatus(phase=phase))
+
+
+def _progress(iteration: int) -> MigrationProgress:
+    remaining = (200 >> iteration) * 2**20
+    return MigrationProgress(
+        phase="Running",
+        elapsed_s=iteration * 0.4,
+        iteration=iteration,
+        total=256 * 2**20,
+        processed=256 * 2**20 - remaining,
+        remaining=remaining,
+        bandwidth_bps=100 * 2**20,
+        max_downtime_ms=150,
+        eta_s=2.0 if iteration > 1 else None,
+        note="max_downtime 279 ms: iteration 3 began" if iteration == 3 else "",
+    )
+
+
+ErrorMaker = Callable[[], LauncherError]
