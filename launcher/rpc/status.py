@@ -41,6 +41,8 @@ LIMIT_KEY = "launcher-status-limit"
 """Request metadata in which a client says how many bytes of a status it accepts."""
 
 _MESSAGE_LIMIT = 600
+# Two type URLs, lengths, and the count of violations in the metadata.
+_ENVELOPE = 192
 
 _PLACED = re.compile(r"line (\d{1,9}), column (\d{1,9}): (.*)", re.DOTALL)
 
@@ -58,7 +60,7 @@ def encode(error: LauncherError, *, request_id: str = "", limit: int = DETAILS_L
         info.metadata["requestId"] = request_id
     status = Status(code=Code.Value(error.code), message=message)
     details = list(_details(error))
-    room = limit - status.ByteSize() - info.ByteSize() - 64
+    room = limit - status.ByteSize() - info.ByteSize() - _ENVELOPE
     for detail in details:
         if isinstance(detail, BadRequest) and _shorten(detail, room):
             info.metadata["violations"] = str(len(getattr(error, "violations", ())))
