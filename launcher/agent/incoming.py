@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 import socket
 from pathlib import Path
@@ -24,7 +25,7 @@ from launcher.host.config import Config
 from launcher.hypervisor.port import DomainRecord
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
-from launcher.migration.reservation import Check, IncomingRecord, Reservation, tcp_endpoints
+from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Reservation, tcp_endpoints
 from launcher.migration.target import TargetSide
 from launcher.plan.paths import InstancePaths, instance_paths
 from launcher.plan.settings import PlanSettings
@@ -60,10 +61,13 @@ class IncomingJournal:
 class IncomingHooks:
     """Implements ``TargetHooks`` on the node's instances."""
 
-    def __init__(self, services: Services, instances: Instances, settings: PlanSettings) -> None:
+    def __init__(
+        self, services: Services, instances: Instances, settings: PlanSettings, ports: PortPool
+    ) -> None:
         self._services = services
         self._instances = instances
         self._settings = settings
+        self._ports = ports
 
     async def identify(self, request: PrepareRequest) -> str:
         """See ``TargetHooks``."""
@@ -80,11 +84,11 @@ class IncomingHooks:
         draft = await self._draft(request)
         machine = await self._instances.adopt(draft)
         try:
-            await self._services.resources.make(draft.plan.steps)
+            plan = await self._services.resources.make(draft.plan)
         except (LauncherError, TimeoutError):
             await machine.forget()
             raise
-        await machine.update(lambda record: msgspec.structs.replace(record, prepared=True))
+        await machine.update(lambda record: msgspec.structs.replace(record, plan=plan, prepared=True))
         destination = retarget(
             request.domain_xml, _destination(request, draft, instance_paths(self._settings, draft.uid))
         )
@@ -92,12 +96,14 @@ class IncomingHooks:
 
     async def release(self, record: IncomingRecord) -> None:
         """See ``TargetHooks``."""
+        self._ports.release(_disks_owner(record.attempt))
         machine = self._machine(record)
         if machine is not None:
             await machine.forget()
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """See ``TargetHooks``."""
+        self._ports.release(_disks_owner(record.attempt))
         machine = self._machine(record)
         if machine is None:
             return
@@ -203,13 +209,23 @@ def incoming_side(
 ) -> TargetSide:
     """The receiving side of this node."""
     address = config.migration.address
+    ports = PortPool(config.migration.port_min, config.migration.port_max, lambda p: _is_free(address, p))
+    memory_only = tcp_endpoints(config.libvirt.migration_uri.format(address=address), address)
+
+    def endpoints(attempt: str, port: int) -> Endpoints:
+        # Disks get a port of ours too: libvirt would pick one without knowing which we handed out.
+        found = memory_only(attempt, port)
+        disks_port = ports.allocate(_disks_owner(attempt))
+        host = found.migrate_uri.rpartition(":")[0]
+        return dataclasses.replace(found, disks_uri=f"{host}:{disks_port}")
+
     return TargetSide(
         node=config.node_name,
         hypervisor=services.hypervisor,
-        hooks=IncomingHooks(services, instances, plan_settings(config)),
+        hooks=IncomingHooks(services, instances, plan_settings(config), ports),
         checks=IncomingChecks(services, instances, facts, config).all(),
-        ports=PortPool(config.migration.port_min, config.migration.port_max, lambda p: _is_free(address, p)),
-        endpoints=tcp_endpoints(config.libvirt.migration_uri.format(address=address), address),
+        ports=ports,
+        endpoints=endpoints,
         clock=services.clock,
         journal=journal,
         inbound=config.migration.inbound,
@@ -230,6 +246,10 @@ def uid_of(vmi: VirtualMachineInstance) -> str:
     if not uid:
         raise MigrationRefused(["the source's manifest has no uid"])
     return uid
+
+
+def _disks_owner(attempt: str) -> str:
+    return f"{attempt}/disks"
 
 
 def _missing_disks(view: DomainView, uid: str) -> tuple[str, ...]:

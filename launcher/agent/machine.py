@@ -178,11 +178,11 @@ class Machine:
     async def _perform(self, action: do.Action) -> None:
         uuid = self._record.plan.identity.uuid
         hypervisor = self._services.hypervisor
-        log.info(f"doing {type(action).__name__.lower()}", vmi=self._record.key, uid=self._record.uid)
+        log.info(_words(action), vmi=self._record.key, uid=self._record.uid)
         match action:
             case do.Prepare():
-                await self._services.resources.make(self._record.plan.steps)
-                await self._note(prepared=True)
+                plan = await self._services.resources.make(self._record.plan)
+                await self._note(plan=plan, prepared=True)
             case do.Define():
                 await hypervisor.define(build(self._record.plan))
             case do.Start(paused=paused):
@@ -261,6 +261,11 @@ def enter(
         message=message,
         transitions=(*record.transitions, Transition(phase=phase, at=at)),
     )
+
+
+def _words(action: do.Action) -> str:
+    name = type(action).__name__.lower()
+    return f"{name} {action.phase}" if isinstance(action, do.Enter) else name
 
 
 def _now() -> Moment:

@@ -60,6 +60,8 @@ class GrpcPeer:
             migrate_uri=reply.migrate_uri,
             destination_xml=reply.destination_xml,
             lease_s=reply.lease_seconds,
+            persistent_xml=reply.persistent_xml,
+            disks_uri=reply.disks_uri,
         )
 
     async def finish(

@@ -8,11 +8,14 @@ are repeatable), or nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 from launcher.agent.store import Store
-from launcher.plan.steps import AnyStep, CreateTap
+from launcher.plan.found import with_base_formats
+from launcher.plan.model import VMPlan
+from launcher.plan.steps import AnyStep, CreateTap, FetchContainerDisk
+from launcher.storage.images import probe_format
 
 STEP_TIMEOUT_S = 600.0
 """Bound of one step: fetching a large image is the longest."""
@@ -33,12 +36,19 @@ class Resources:
         self._storage = storage
         self._network = network
 
-    async def make(self, steps: Iterable[AnyStep]) -> None:
-        """Make the steps in order; raises what the executors raise, with what was made so far journalled."""
-        for step in steps:
+    async def make(self, plan: VMPlan) -> VMPlan:
+        """Make the plan's steps in order and return the plan with what was found on the way.
+
+        Raises what the executors raise, with what was made so far journalled.
+        """
+        formats: dict[str, Literal["raw", "qcow2"]] = {}
+        for step in plan.steps:
             await self._store.journal_add(step)
             async with asyncio.timeout(STEP_TIMEOUT_S):
                 await self._executor(step).make(step)
+            if isinstance(step, FetchContainerDisk):
+                formats[step.path] = await asyncio.to_thread(probe_format, step.volume, Path(step.path))
+        return with_base_formats(plan, formats)
 
     async def release(self, owner: str) -> None:
         """Undo everything that ``owner`` has in the journal."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -42,7 +43,8 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
+        # A fresh context: a task outlives the request that happened to start it, and must not log as it.
+        task = asyncio.create_task(work, name=name, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -72,6 +72,8 @@ class PrepareMigrationResponse(_message.Message):
     MIGRATE_URI_FIELD_NUMBER: _builtins.int
     DESTINATION_XML_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    PERSISTENT_XML_FIELD_NUMBER: _builtins.int
+    DISKS_URI_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     destination_uri: _builtins.str
     """Of the target's libvirtd, for the source's libvirtd."""
@@ -80,6 +82,10 @@ class PrepareMigrationResponse(_message.Message):
     destination_xml: _builtins.str
     lease_seconds: _builtins.float
     """How long the reservation holds without another call."""
+    persistent_xml: _builtins.str
+    """The domain as the target will remember it; empty: as on the source."""
+    disks_uri: _builtins.str
+    """Where copied disks go; empty: the target's libvirt chooses."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Not empty: refused, and nothing was left behind."""
@@ -93,10 +99,12 @@ class PrepareMigrationResponse(_message.Message):
         migrate_uri: _builtins.str = ...,
         destination_xml: _builtins.str = ...,
         lease_seconds: _builtins.float = ...,
+        persistent_xml: _builtins.str = ...,
+        disks_uri: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "findings", b"findings", "lease_seconds", b"lease_seconds", "migrate_uri", b"migrate_uri", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "disks_uri", b"disks_uri", "findings", b"findings", "lease_seconds", b"lease_seconds", "migrate_uri", b"migrate_uri", "node", b"node", "persistent_xml", b"persistent_xml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
