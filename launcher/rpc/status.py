@@ -169,7 +169,8 @@ def _shorten(detail: BadRequest, room: int) -> bool:
     dropped = False
     size = detail.ByteSize()
     while size > room and len(detail.field_violations) > 1:
-        size -= detail.field_violations[-1].ByteSize() + 3  # 1 byte of tag, up to 2 of length
+        last = detail.field_violations[-1].ByteSize()
+        size -= last + (2 if last < 128 else 3)  # one byte of tag, then the length as a varint
         del detail.field_violations[-1]
         dropped = True
     return dropped
