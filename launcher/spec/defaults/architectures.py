@@ -12,11 +12,11 @@ class Architecture:
 
     ``machine`` is the default machine type and ``machines`` the prefixes of those accepted. ``*_bus`` are
     the buses of devices that name none, ``disk_buses`` those a disk can have. ``cpu_model`` overrides the
-    node's default and is then the only one accepted. ``efi`` means that UEFI is the default firmware,
-    ``secure_boot`` what an absent ``secureBoot`` means; ``bootloaders`` lists what can be asked for.
-    ``watchdog`` is the model of watchdog it has, empty for none. ``page_sizes`` are those of huge pages in
-    bytes; empty means that any power of two is left for the node to check. ``usb`` says whether it can have
-    a USB controller.
+    node's default and is then the only one accepted. ``efi`` means that UEFI is the default firmware;
+    ``secure_boot`` is what an absent ``secureBoot`` means; ``bootloaders`` lists what can be asked for.
+    ``max_vcpus`` is the most that QEMU's machine types of it take. ``watchdog`` is the model of watchdog it
+    has, empty for none. ``page_sizes`` are those of huge pages in bytes; empty means that any power of two is
+    left for the node to check. ``usb`` says whether it can have a USB controller.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Architecture:
     usb: bool = True
     cpu_hotplug: bool = True
     memory_hotplug: bool = False
+    max_vcpus: int
     max_threads_dedicated: int = 2
     numa_passthrough: bool = True
     smm: bool = False
@@ -55,6 +56,7 @@ AMD64 = Architecture(
     disk_bus="sata",
     cdrom_bus="sata",
     disk_buses=("virtio", "sata", "scsi", "usb"),
+    max_vcpus=4096,
     memory_hotplug=True,
     smm=True,
     watchdog="i6300esb",
@@ -77,6 +79,7 @@ ARM64 = Architecture(
     cdrom_bus="scsi",
     disk_buses=("virtio", "scsi"),
     cpu_hotplug=False,
+    max_vcpus=512,
     max_threads_dedicated=1,
     videos=("virtio", "ramfb"),
 )
@@ -92,6 +95,7 @@ S390X = Architecture(
     input_bus="virtio",
     disk_buses=("virtio", "scsi"),
     usb=False,
+    max_vcpus=248,
     numa_passthrough=False,
     hyperv=False,
     watchdog="diag288",

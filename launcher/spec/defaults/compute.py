@@ -74,8 +74,9 @@ def cpu_hotplug(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> Virt
         return with_domain(vmi, cpu=replace(cpu, max_sockets=max(settings.max_cpu_sockets, cpu.sockets)))
     maximum = max(cpu.sockets, cpu.sockets * settings.max_hotplug_ratio)
     per_socket = max(1, (cpu.cores or 1) * (cpu.threads or 1))
-    if maximum * per_socket > MAX_HOTPLUG_VCPUS:
-        maximum = max(MAX_HOTPLUG_VCPUS // per_socket, cpu.sockets)
+    most = min(MAX_HOTPLUG_VCPUS, known.max_vcpus)
+    if maximum * per_socket > most:
+        maximum = max(most // per_socket, cpu.sockets)
     return with_domain(vmi, cpu=replace(cpu, max_sockets=maximum))
 
 

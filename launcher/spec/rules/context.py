@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rule looks at: the manifest as written, the same with defaults, and look-ups. Checks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from launcher.errors import Violation
+from launcher.spec.defaults import Architecture, DefaultsSettings, architecture
+from launcher.spec.model import (
+    CPU,
+    Devices,
+    DomainSpec,
+    Features,
+    Firmware,
+    Memory,
+    Network,
+    ResourceRequirements,
+    VirtualMachineInstance,
+    VirtualMachineInstanceSpec,
+    Volume,
+)
+
+DOMAIN = "spec.domain"
+DEVICES = "spec.domain.devices"
+RESOURCES = "spec.domain.resources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One instance under examination.
+
+    ``vmi``, ``spec``, ``domain`` and ``devices`` are what the user wrote, and findings name places in
+    them; ``full`` is the instance with its defaults, whose lists start with the items of the former. Of
+    several volumes or networks with one name the look-ups have the first. ``creating`` is false for an
+    instance that runs already.
+    """
+
+    vmi: VirtualMachineInstance
+    full: VirtualMachineInstance
+    settings: DefaultsSettings
+    creating: bool
+    arch: Architecture
+    spec: VirtualMachineInstanceSpec
+    domain: DomainSpec
+    devices: Devices
+    cpu: CPU
+    memory: Memory
+    features: Features
+    firmware: Firmware
+    resources: ResourceRequirements
+    volumes: dict[str, Volume]
+    networks: dict[str, Network]
+
+    @property
+    def full_domain(self) -> DomainSpec:
+        """``spec.domain`` with defaults."""
+        return self.full.spec.domain
+
+    @property
+    def full_devices(self) -> Devices:
+        """``spec.domain.devices`` with defaults."""
+        return self.full.spec.domain.devices
+
+    @property
+    def secure_execution(self) -> bool:
+        """Whether the guest asks for the protected virtualization of s390x."""
+        return self.domain.launch_security is not None and self.arch.name == "s390x"
+
+    @property
+    def vcpus(self) -> int:
+        """vCPUs that the guest starts with: absent members of the topology count as one."""
+        cpu = self.full_domain.cpu or CPU()
+        return (cpu.cores or 1) * (cpu.sockets or 1) * (cpu.threads or 1)
+
+
+Rule: TypeAlias = Callable[[Context], Iterator[Violation]]
+
+
+def context(
+    vmi: VirtualMachineInstance, full: VirtualMachineInstance, settings: DefaultsSettings, *, creating: bool
+) -> Context:
+    """Collect what the rules look at."""
+    domain = vmi.spec.domain
+    volumes: dict[str, Volume] = {}
+    for volume in vmi.spec.volumes:
+        volumes.setdefault(volume.name, volume)
+    networks: dict[str, Network] = {}
+    for network in vmi.spec.networks:
+        networks.setdefault(network.name, network)
+    return Context(
+        vmi=vmi,
+        full=full,
+        settings=settings,
+        creating=creating,
+        arch=architecture(full.spec.architecture),
+        spec=vmi.spec,
+        domain=domain,
+        devices=domain.devices,
+        cpu=domain.cpu or CPU(),
+        memory=domain.memory or Memory(),
+        features=domain.features or Features(),
+        firmware=domain.firmware or Firmware(),
+        resources=domain.resources or ResourceRequirements(),
+        volumes=volumes,
+        networks=networks,
+    )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules across devices: boot orders, PCI addresses and aliases, each of which there is only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.errors import Violation
+from launcher.spec.model import Interface
+from launcher.spec.rules.checks import unique
+from launcher.spec.rules.context import DEVICES, Context, Rule
+from launcher.spec.rules.finding import duplicate
+
+
+def boot_orders(ctx: Context) -> Iterator[Violation]:
+    """No two disks or interfaces are tried at the same place of the boot order."""
+    disks = ((f"{DEVICES}.disks[{i}].bootOrder", disk.boot_order) for i, disk in enumerate(ctx.devices.disks))
+    interfaces = (
+        (f"{DEVICES}.interfaces[{index}].bootOrder", interface.boot_order)
+        for index, interface in enumerate(ctx.devices.interfaces)
+    )
+    yield from unique((field, order) for field, order in (*disks, *interfaces) if order is not None)
+
+
+def pci_addresses(ctx: Context) -> Iterator[Violation]:
+    """No two devices have the same PCI address."""
+    disks = (
+        (f"{DEVICES}.disks[{index}].disk.pciAddress", disk.disk.pci_address)
+        for index, disk in enumerate(ctx.devices.disks)
+        if disk.disk is not None
+    )
+    interfaces = (
+        (f"{DEVICES}.interfaces[{index}].pciAddress", interface.pci_address)
+        for index, interface in enumerate(ctx.devices.interfaces)
+    )
+    yield from unique((field, text.lower()) for field, text in (*disks, *interfaces) if text)
+
+
+def aliases(ctx: Context) -> Iterator[Violation]:
+    """libvirt knows devices by their names, so devices of different kinds must differ in them, too."""
+    first: dict[str, tuple[str, str]] = {}
+    for kind, field, name in _names(ctx):
+        taken = first.setdefault(name, (kind, field))
+        # The same name twice in one list is found where the list is checked.
+        if name and taken[0] != kind:
+            yield duplicate(field, name, taken[1])
+
+
+def _names(ctx: Context) -> Iterator[tuple[str, str, str]]:
+    devices = ctx.devices
+    for index, disk in enumerate(devices.disks):
+        yield "disks", f"{DEVICES}.disks[{index}].name", disk.name
+    for index, interface in enumerate(devices.interfaces):
+        yield "interfaces", f"{DEVICES}.interfaces[{index}].name", _interface_alias(interface)
+    for index, item in enumerate(devices.inputs):
+        yield "inputs", f"{DEVICES}.inputs[{index}].name", item.name
+    for index, gpu in enumerate(devices.gpus):
+        yield "gpus", f"{DEVICES}.gpus[{index}].name", f"gpu-{gpu.name}"
+    for index, device in enumerate(devices.host_devices):
+        yield "hostDevices", f"{DEVICES}.hostDevices[{index}].name", f"hostdevice-{device.name}"
+    if devices.watchdog is not None:
+        yield "watchdog", f"{DEVICES}.watchdog.name", devices.watchdog.name
+    if devices.sound is not None:
+        yield "sound", f"{DEVICES}.sound.name", devices.sound.name
+
+
+def _interface_alias(interface: Interface) -> str:
+    return f"sriov-{interface.name}" if interface.sriov is not None else interface.name
+
+
+RULES: tuple[Rule, ...] = (boot_orders, pci_addresses, aliases)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of ``spec.volumes`` and ``utilityVolumes``: names, one source each, and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from launcher.errors import Violation
+from launcher.spec.model import Volume
+from launcher.spec.rules.checks import at_most, dns_label, dns_subdomain, unique
+from launcher.spec.rules.context import Context, Rule
+from launcher.spec.rules.disks import MOST
+from launcher.spec.rules.finding import forbidden, invalid, required
+
+VOLUMES: Final = "spec.volumes"
+
+# (field of the model, name in the manifest) of every source a volume can have.
+SOURCES: Final = tuple(
+    (name, written)
+    for name, written in zip(Volume.__struct_fields__, Volume.__struct_encode_fields__, strict=True)
+    if name != "name"
+)
+# Sources of which an instance can have one.
+_SINGLE: Final = ("service_account", "downward_metrics", "memory_dump")
+
+
+def sources(volume: Volume) -> tuple[tuple[str, str], ...]:
+    """The sources that a volume has, as (field of the model, name in the manifest); a valid one has one."""
+    return tuple(source for source in SOURCES if getattr(volume, source[0]) is not None)
+
+
+def names(ctx: Context) -> Iterator[Violation]:
+    """Volumes have unique names, which are also file names."""
+    yield from at_most(VOLUMES, ctx.spec.volumes, MOST)
+    yield from unique((f"{VOLUMES}[{i}].name", volume.name) for i, volume in enumerate(ctx.spec.volumes))
+    for index, volume in enumerate(ctx.spec.volumes):
+        yield from dns_label(f"{VOLUMES}[{index}].name", volume.name)
+
+
+def one_source(ctx: Context) -> Iterator[Violation]:
+    """A volume has exactly one source, and of some sources there is only one."""
+    first: dict[str, str] = {}
+    for index, volume in enumerate(ctx.spec.volumes):
+        path = f"{VOLUMES}[{index}]"
+        given = sources(volume)
+        if not given:
+            yield required(path, "needs a source: one of " + ", ".join(written for _, written in SOURCES))
+        elif len(given) > 1:
+            written = ", ".join(name for _, name in given)
+            yield invalid(f"{path}.{given[1][1]}", None, f"a volume has one source, not {written}")
+        for name, written in given:
+            if name in _SINGLE:
+                taken = first.setdefault(name, path)
+                if taken != path:
+                    yield invalid(
+                        f"{path}.{written}", None, f"an instance has one {written}; there is {taken} already"
+                    )
+
+
+def claims(ctx: Context) -> Iterator[Violation]:
+    """Claims and data volumes are named."""
+    for index, volume in enumerate(ctx.spec.volumes):
+        path = f"{VOLUMES}[{index}]"
+        if volume.persistent_volume_claim is not None:
+            yield from _claim(
+                f"{path}.persistentVolumeClaim.claimName", volume.persistent_volume_claim.claim_name
+            )
+        if volume.data_volume is not None:
+            yield from dns_subdomain(
+                f"{path}.dataVolume.name", volume.data_volume.name, "the name of a data volume"
+            )
+        if volume.memory_dump is not None:
+            yield from _claim(f"{path}.memoryDump.claimName", volume.memory_dump.claim_name)
+        if volume.ephemeral is not None:
+            claim = volume.ephemeral.persistent_volume_claim
+            if claim is None:
+                yield required(f"{path}.ephemeral.persistentVolumeClaim", "needs the claim to write over")
+            else:
+                yield from _claim(f"{path}.ephemeral.persistentVolumeClaim.claimName", claim.claim_name)
+
+
+def utility_volumes(ctx: Context) -> Iterator[Violation]:
+    """Utility volumes come to an instance that runs, and have names of their own."""
+    path = "spec.utilityVolumes"
+    volumes = ctx.spec.utility_volumes
+    if volumes and ctx.creating:
+        yield forbidden(path, "an instance starts without utility volumes; they are added while it runs")
+    yield from at_most(path, volumes, MOST)
+    yield from unique((f"{path}[{i}].name", volume.name) for i, volume in enumerate(volumes))
+    for index, volume in enumerate(volumes):
+        yield from dns_label(f"{path}[{index}].name", volume.name)
+        if volume.name in ctx.volumes:
+            yield invalid(
+                f"{path}[{index}].name", volume.name, "is the name of a volume already; must be unique"
+            )
+        yield from _claim(f"{path}[{index}].claimName", volume.claim_name)
+
+
+def _claim(field: str, name: str) -> Iterator[Violation]:
+    return dns_subdomain(field, name, "the name of a persistent volume claim")
+
+
+RULES: tuple[Rule, ...] = (names, one_source, claims, utility_volumes)
