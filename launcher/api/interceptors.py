@@ -7,7 +7,6 @@ One of the two places that may catch everything: what a servicer did not expect 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 import uuid
@@ -130,11 +129,12 @@ class _Call:
         self._log: Log = log.bind(rpc=self._method, peer=peer, request_id=ident)
         self._began = time.monotonic()
 
-    def end(self, code: str, **more: str) -> None:
+    def end(self, code: str, error: str = "") -> None:
         """Log the call once."""
         read = self._method.partition("/")[2].startswith(_READS)
-        level = logging.DEBUG if code == "OK" and read else logging.INFO
-        self._log.log(level, "call ended", code=code, took_ms=self._took_ms(), **more)
+        known = self._log.bind(error=error) if error else self._log
+        write = known.debug if code == "OK" and read else known.info
+        write("call ended", code=code, took_ms=self._took_ms())
 
     def failed(self, error: Exception) -> Status:
         """Log the failure once, with a stack trace when nobody expected it, and give its status."""
@@ -142,7 +142,7 @@ class _Call:
             self._log.error("call failed unexpectedly", exc_info=error, took_ms=self._took_ms())
             return self._unexpected()
         if error.expected:
-            self.end(error.code, error=str(error))
+            self.end(error.code, str(error))
         else:
             self._log.error("call failed", exc_info=error, code=error.code, took_ms=self._took_ms())
         return encode(error, request_id=self.ident, limit=self._limit)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from launcher.agent.port import (
     NodeView,
     WatchEvent,
 )
-from launcher.errors import AlreadyExists, LauncherError, NotFound, WrongPhase
+from launcher.errors import AlreadyExists, NotFound, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
     ObjectMeta,
@@ -74,7 +74,7 @@ class StandInAgent:
         self.consoles: list[EchoConsole] = []
         self.failure: Exception | None = None
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
-        self.hold_migration = asyncio.Event()
+        self.lingers = False  # a guest that takes its time to shut down
         self._version = 0
 
     async def create_instance(self, manifest: VMI, companions: Companions, *, dry_run: bool = False) -> VMI:
@@ -122,6 +122,8 @@ class StandInAgent:
 
     async def delete_instance(self, namespace: str, name: str, *, grace_period_s: int | None = None) -> VMI:
         vmi = await self.get_instance(namespace, name)
+        if self.lingers:
+            return vmi
         del self.instances[namespace, name]
         self._tell(WatchEvent(type=EventType.DELETED, version=self._next(), object=vmi))
         return vmi
@@ -172,8 +174,6 @@ class StandInAgent:
         yield view
         for iteration in (1, 2, 3):
             yield replace(view, progress=_progress(iteration))
-        if name.startswith("held"):
-            await self.hold_migration.wait()
         report = REPORT if not name.startswith("bad") else MigrationReport(succeeded=False, reason="no luck")
         phase = "Succeeded" if report.succeeded else "Failed"
         yield MigrationView(object=_in_phase(view.object, phase), progress=_progress(4), report=report)
@@ -254,6 +254,3 @@ def _progress(iteration: int) -> MigrationProgress:
         eta_s=2.0 if iteration > 1 else None,
         note="max_downtime 279 ms: iteration 3 began" if iteration == 3 else "",
     )
-
-
-ErrorMaker = Callable[[], LauncherError]

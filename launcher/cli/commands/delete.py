@@ -56,6 +56,6 @@ def _until_gone(client: Client, name: str, namespace: str, timeout_s: float) -> 
                     return
     except TimedOut as error:
         raise TimedOut(
-            f"instance {name!r} is still there after {timeout_s:.0f} s",
+            f"instance {name!r} is still there after {timeout_s:g} s",
             hint="the guest may be shutting down; --grace-period 0 kills it",
         ) from error
