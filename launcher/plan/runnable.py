@@ -27,8 +27,8 @@ def require_runnable(devices: DevicesPlan) -> None:
             f"{missing.field} needs it",
             hint="hand in where it is when creating the instance",
         )
-    volumes = [(disk.name, disk.kind) for disk in devices.disks]
-    volumes += [(filesystem.name, filesystem.kind) for filesystem in devices.filesystems]
-    for name, kind in volumes:
-        if kind in NOT_YET_MADE:
-            raise HostUnsupported(f"volumes of kind {kind}", f"volume {name!r} is one")
+    for disk in devices.disks:
+        if disk.kind in NOT_YET_MADE:
+            raise HostUnsupported(f"volumes of kind {disk.kind}", f"volume {disk.name!r} is one")
+    for filesystem in devices.filesystems:
+        raise HostUnsupported("virtiofs", f"nothing here serves the filesystem {filesystem.name!r}")
