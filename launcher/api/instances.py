@@ -13,7 +13,7 @@ import grpc
 from launcher.agent.port import AgentPort, ConsoleSession
 from launcher.api import convert, manifest
 from launcher.api.stream import closing
-from launcher.errors import InvalidRequest, LauncherError, Violation
+from launcher.errors import InvalidRequest, InvalidSpec, LauncherError, Violation
 from launcher.units import KIB, MIB
 from launcher.v1 import instances_pb2 as pb
 from launcher.v1.instances_pb2_grpc import InstanceServiceServicer
@@ -33,10 +33,14 @@ class Instances(InstanceServiceServicer):
     async def CreateInstance(
         self, request: pb.CreateInstanceRequest, context: Context
     ) -> pb.CreateInstanceResponse:
-        """Validate, then hand over."""
-        vmi = await asyncio.to_thread(manifest.instance, request, request.WhichOneof("manifest"))
+        """Read the manifest, hand it over, say where in it the agent found something wrong."""
+        given = request.WhichOneof("manifest")
+        vmi, positions = await asyncio.to_thread(manifest.instance, request, given)
         beside = convert.companions(request.companions)
-        created = await self._agent.create_instance(vmi, beside, dry_run=request.dry_run)
+        try:
+            created = await self._agent.create_instance(vmi, beside, dry_run=request.dry_run)
+        except InvalidSpec as error:
+            raise await asyncio.to_thread(manifest.placed, error, positions) from error
         return pb.CreateInstanceResponse(instance=convert.struct(created))
 
     async def GetInstance(self, request: pb.GetInstanceRequest, context: Context) -> pb.GetInstanceResponse:

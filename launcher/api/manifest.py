@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest in a request -> a valid object, or everything that is wrong with it. Pure."""
+"""The manifest in a request -> an object that fits the schema, or everything that does not. Pure.
+
+The rules for instances depend on the node (its architecture, its settings), so the agent applies them;
+``placed`` then says where in the text its findings stand.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from launcher.errors import InvalidRequest, InvalidSpec, Violation
 from launcher.rpc.struct import to_plain
 from launcher.spec.load import LoadedObject, decode_object, load_manifests
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance, VirtualMachineInstanceMigration
-from launcher.spec.positions import with_positions
-from launcher.spec.rules import check
+from launcher.spec.positions import Positions, with_positions
+from launcher.spec.rules import check_migration
 
 Thing = TypeVar("Thing", VirtualMachineInstance, VirtualMachineInstanceMigration)
 
@@ -30,27 +34,29 @@ class Request(Protocol):
     def namespace(self) -> str: ...
 
 
-def instance(request: Request, given: str | None) -> VirtualMachineInstance:
-    """The instance in ``request``, checked against all rules; ``given`` is the member of the oneof in use.
+def instance(request: Request, given: str | None) -> tuple[VirtualMachineInstance, Positions]:
+    """The instance in ``request``; ``given`` is the member of the oneof in use.
 
     Raises:
         InvalidSpec: with everything that was found.
         InvalidRequest: there is no manifest.
     """
     loaded, vmi = _load(request, given, VirtualMachineInstance)
-    found = tuple(check(vmi))
-    if found:
-        raise InvalidSpec(with_positions(found, loaded.positions))
-    return _in_namespace(vmi, request.namespace)
+    return _in_namespace(vmi, request.namespace), loaded.positions
 
 
 def migration(request: Request, given: str | None) -> VirtualMachineInstanceMigration:
-    """The migration in ``request``; as ``instance``."""
-    _, vmim = _load(request, given, VirtualMachineInstanceMigration)
-    if not vmim.spec.vmi_name:
-        message = "must name the instance to migrate"
-        raise InvalidSpec([Violation(field="spec.vmiName", type="FieldValueRequired", message=message)])
+    """The migration in ``request``, checked against all rules; raises as ``instance`` does."""
+    loaded, vmim = _load(request, given, VirtualMachineInstanceMigration)
+    found = check_migration(vmim)
+    if found:
+        raise placed(InvalidSpec(found), loaded.positions)
     return _in_namespace(vmim, request.namespace)
+
+
+def placed(error: InvalidSpec, positions: Positions) -> InvalidSpec:
+    """The same error, its findings with line and column."""
+    return InvalidSpec(with_positions(error.violations, positions), hint=error.hint)
 
 
 def _load(request: Request, given: str | None, wanted: type[Thing]) -> tuple[LoadedObject, Thing]:

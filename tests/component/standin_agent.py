@@ -17,7 +17,7 @@ from launcher.agent.port import (
     NodeView,
     WatchEvent,
 )
-from launcher.errors import AlreadyExists, NotFound, WrongPhase
+from launcher.errors import AlreadyExists, InvalidSpec, NotFound, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
     ObjectMeta,
@@ -27,6 +27,7 @@ from launcher.spec.model import (
     VirtualMachineInstanceMigrationStatus,
     VirtualMachineInstanceStatus,
 )
+from launcher.spec.rules import check
 
 VMI = VirtualMachineInstance
 Key = tuple[str, str]
@@ -79,6 +80,8 @@ class StandInAgent:
 
     async def create_instance(self, manifest: VMI, companions: Companions, *, dry_run: bool = False) -> VMI:
         self._fail()
+        if violations := check(manifest):
+            raise InvalidSpec(violations)
         meta = manifest.metadata
         assert meta is not None
         assert meta.namespace

@@ -118,6 +118,24 @@ async def test_wrong_manifest_gives_all_violations(channel: grpc.aio.Channel, fo
     assert ("line 6, column" in by_field["spec.domain.cpus"].description) == (form == "text")
 
 
+@pytest.mark.parametrize("kind", ["VirtualMachineInstance", "VirtualMachine"])
+async def test_findings_of_the_rules_have_their_place(channel: grpc.aio.Channel, kind: str) -> None:
+    text = VMI_YAML.replace("bus: virtio", "bus: fast")
+    path, line = "spec.domain.devices.disks[0].disk.bus", 13
+    if kind == "VirtualMachine":
+        head, _, spec = text.partition("spec:\n")
+        indented = "".join(f"    {row}" for row in spec.splitlines(keepends=True))
+        text = head.replace("VirtualMachineInstance", kind) + f"spec:\n  template:\n    spec:\n{indented}"
+        path, line = f"spec.template.{path}", line + 2
+    code, status = await failure_of(
+        InstanceServiceStub(channel).CreateInstance(pb.CreateInstanceRequest(text=text))
+    )
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    (found,) = details(status)[1].field_violations
+    assert found.field == path
+    assert found.description.startswith(f"line {line}, column ")
+
+
 async def test_many_violations_fit_a_plain_client_and_all_reach_ours(
     server: ApiServer, run_dir: object, metadata: Metadata, channel: grpc.aio.Channel
 ) -> None:
