@@ -14,7 +14,7 @@ class Architecture:
     the buses of devices that name none, ``disk_buses`` those a disk can have. ``cpu_model`` overrides the
     node's default and is then the only one accepted. ``efi`` means that UEFI is the default firmware;
     ``secure_boot`` is what an absent ``secureBoot`` means; ``bootloaders`` lists what can be asked for.
-    ``max_vcpus`` is the most that QEMU's machine types of it take. ``watchdog`` is the model of watchdog it
+    ``max_vcpus`` is the most that KVM and QEMU's machine types take. ``watchdog`` is the model of watchdog it
     has, empty for none. ``page_sizes`` are those of huge pages in bytes; empty means that any power of two is
     left for the node to check. ``usb`` says whether it can have a USB controller.
     """
@@ -56,7 +56,8 @@ AMD64 = Architecture(
     disk_bus="sata",
     cdrom_bus="sata",
     disk_buses=("virtio", "sata", "scsi", "usb"),
-    max_vcpus=4096,
+    # What KVM has room for unless the kernel was built for more (KVM_MAX_VCPUS).
+    max_vcpus=1024,
     memory_hotplug=True,
     smm=True,
     watchdog="i6300esb",

@@ -12,7 +12,6 @@ from launcher.spec.model import CloudInitConfigDriveSource, CloudInitNoCloudSour
 from launcher.spec.rules.checks import dns_subdomain, is_base64
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.finding import invalid, required
-from launcher.spec.rules.volumes import VOLUMES
 
 # Bytes of data written in a manifest, each of user and network data. It is KubeVirt's limit, so that a
 # manifest is good there too; secrets are not limited.
@@ -21,13 +20,13 @@ LONGEST_INLINE: Final = 2048
 
 def cloud_init(ctx: Context) -> Iterator[Violation]:
     """Cloud-init gets user data or network data, each from one place and of a bounded size."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         for name, source in (
             ("cloudInitNoCloud", volume.cloud_init_no_cloud),
             ("cloudInitConfigDrive", volume.cloud_init_config_drive),
         ):
             if source is not None:
-                yield from _source(f"{VOLUMES}[{index}].{name}", source)
+                yield from _source(f"{path}.{name}", source)
 
 
 def _source(path: str, source: CloudInitNoCloudSource | CloudInitConfigDriveSource) -> Iterator[Violation]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from launcher.errors import Violation
-from launcher.spec.model import Quantity
 from launcher.spec.rules.checks import in_range, is_qualified_name, one_of
 from launcher.spec.rules.context import DOMAIN, RESOURCES, Context, Rule
 from launcher.spec.rules.finding import invalid, keyed, required
@@ -31,18 +30,16 @@ def amount_path(group: str, key: str) -> str:
 
 def resources(ctx: Context) -> Iterator[Violation]:
     """Amounts are not negative, have known keys, and no request exceeds its limit."""
-    for group in ("requests", "limits"):
-        amounts: dict[str, Quantity] = getattr(ctx.resources, group)
+    for group, amounts in (("requests", ctx.resources.requests), ("limits", ctx.resources.limits)):
         for key, amount in amounts.items():
             if not is_qualified_name(key):
-                yield invalid(
-                    amount_path(group, key), key, "not the name of a resource, such as cpu or memory"
-                )
-            if amount < 0:
+                message = "not the name of a resource, such as cpu or memory"
+                yield invalid(amount_path(group, key), key, message)
+            if amount.value < 0:
                 yield invalid(amount_path(group, key), amount, "must not be negative")
     for key, amount in ctx.resources.requests.items():
         limit = ctx.resources.limits.get(key)
-        if limit is not None and limit > 0 and amount > limit:
+        if limit is not None and limit and amount > limit:
             yield invalid(amount_path("requests", key), amount, f"must not exceed the limit, {limit}")
 
 

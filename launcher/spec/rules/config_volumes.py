@@ -12,7 +12,6 @@ from launcher.spec.model import DownwardAPIVolumeFile
 from launcher.spec.rules.checks import dns_subdomain, in_range, unique
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.finding import invalid, required, unsupported
-from launcher.spec.rules.volumes import VOLUMES
 
 # Fields of an instance that a file can show, as for pods.
 FIELD_PATHS: Final = (
@@ -33,8 +32,7 @@ _KEYED: Final = re.compile(r"(metadata\.(?:labels|annotations))\['[^']+'\]")
 
 def objects(ctx: Context) -> Iterator[Violation]:
     """What a volume is made of is named, and a label fits into an ISO image."""
-    for index, volume in enumerate(ctx.spec.volumes):
-        path = f"{VOLUMES}[{index}]"
+    for path, volume in ctx.volumes:
         if volume.config_map is not None:
             yield from dns_subdomain(
                 f"{path}.configMap.name", volume.config_map.name, "the name of a config map"
@@ -55,11 +53,11 @@ def objects(ctx: Context) -> Iterator[Violation]:
 
 def sysprep(ctx: Context) -> Iterator[Violation]:
     """An answer file comes from a secret or from a config map."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         source = volume.sysprep
         if source is None:
             continue
-        path = f"{VOLUMES}[{index}].sysprep"
+        path += ".sysprep"
         if source.config_map is None and source.secret is None:
             yield required(path, "needs configMap or secret")
         if source.config_map is not None and source.secret is not None:
@@ -74,11 +72,11 @@ def sysprep(ctx: Context) -> Iterator[Violation]:
 
 def downward_api(ctx: Context) -> Iterator[Violation]:
     """Each file has a relative path of its own and shows one field or one resource."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         source = volume.downward_api
         if source is None:
             continue
-        path = f"{VOLUMES}[{index}].downwardAPI"
+        path += ".downwardAPI"
         yield from _label(path, source.volume_label)
         yield from unique((f"{path}.fields[{i}].path", item.path) for i, item in enumerate(source.fields))
         for number, item in enumerate(source.fields):

@@ -12,9 +12,11 @@ from launcher.spec.defaults import Architecture, DefaultsSettings, architecture
 from launcher.spec.model import (
     CPU,
     Devices,
+    Disk,
     DomainSpec,
     Features,
     Firmware,
+    Interface,
     Memory,
     Network,
     ResourceRequirements,
@@ -28,14 +30,24 @@ DEVICES = "spec.domain.devices"
 RESOURCES = "spec.domain.resources"
 
 
+@dataclass(frozen=True, slots=True)
+class DiskEntry:
+    """One disk of the manifest: its path, what the user wrote, the same with defaults."""
+
+    path: str
+    written: Disk
+    full: Disk
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """One instance under examination.
 
     ``vmi``, ``spec``, ``domain`` and ``devices`` are what the user wrote, and findings name places in
-    them; ``full`` is the instance with its defaults, whose lists start with the items of the former. Of
-    several volumes or networks with one name the look-ups have the first. ``creating`` is false for an
-    instance that runs already.
+    them; ``full`` is the instance with its defaults, whose lists start with the items of the former.
+    ``disks``, ``interfaces`` and ``volumes`` are what was written, each item with its path. Of several
+    volumes or networks with one name the look-ups have the first. ``claims`` are the names of resource
+    claims. ``creating`` is false for an instance that runs already.
     """
 
     vmi: VirtualMachineInstance
@@ -51,8 +63,12 @@ class Context:
     features: Features
     firmware: Firmware
     resources: ResourceRequirements
-    volumes: dict[str, Volume]
-    networks: dict[str, Network]
+    disks: tuple[DiskEntry, ...]
+    interfaces: tuple[tuple[str, Interface], ...]
+    volumes: tuple[tuple[str, Volume], ...]
+    volume_named: dict[str, Volume]
+    network_named: dict[str, Network]
+    claims: frozenset[str]
 
     @property
     def full_domain(self) -> DomainSpec:
@@ -84,12 +100,11 @@ def context(
 ) -> Context:
     """Collect what the rules look at."""
     domain = vmi.spec.domain
-    volumes: dict[str, Volume] = {}
-    for volume in vmi.spec.volumes:
-        volumes.setdefault(volume.name, volume)
-    networks: dict[str, Network] = {}
-    for network in vmi.spec.networks:
-        networks.setdefault(network.name, network)
+    devices = domain.devices
+    # Reversed, so that the first of several with one name stays.
+    volumes = {volume.name: volume for volume in reversed(vmi.spec.volumes)}
+    networks = {network.name: network for network in reversed(vmi.spec.networks)}
+    pairs = zip(devices.disks, full.spec.domain.devices.disks, strict=False)
     return Context(
         vmi=vmi,
         full=full,
@@ -98,12 +113,19 @@ def context(
         arch=architecture(full.spec.architecture),
         spec=vmi.spec,
         domain=domain,
-        devices=domain.devices,
+        devices=devices,
         cpu=domain.cpu or CPU(),
         memory=domain.memory or Memory(),
         features=domain.features or Features(),
         firmware=domain.firmware or Firmware(),
         resources=domain.resources or ResourceRequirements(),
-        volumes=volumes,
-        networks=networks,
+        disks=tuple(
+            DiskEntry(f"{DEVICES}.disks[{index}]", written, complete)
+            for index, (written, complete) in enumerate(pairs)
+        ),
+        interfaces=tuple((f"{DEVICES}.interfaces[{i}]", item) for i, item in enumerate(devices.interfaces)),
+        volumes=tuple((f"spec.volumes[{i}]", item) for i, item in enumerate(vmi.spec.volumes)),
+        volume_named=volumes,
+        network_named=networks,
+        claims=frozenset(claim.name for claim in vmi.spec.resource_claims),
     )

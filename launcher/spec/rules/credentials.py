@@ -17,6 +17,7 @@ from launcher.spec.rules.checks import at_most, dns_subdomain, unique
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.disks import MOST
 from launcher.spec.rules.finding import invalid, required
+from launcher.spec.rules.volumes import sources
 
 CREDENTIALS: Final = "spec.accessCredentials"
 
@@ -25,13 +26,17 @@ _METHODS: Final = (
     ("no_cloud", "noCloud"),
     ("qemu_guest_agent", "qemuGuestAgent"),
 )
+_DRIVES: Final = ("cloud_init_no_cloud", "cloud_init_config_drive")
 # Login names of Linux and Windows guests, never a path and never an option.
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,255}")
 
 
 def credentials(ctx: Context) -> Iterator[Violation]:
     """A credential is a key or a password, comes from a secret, and goes one way."""
+    if not ctx.spec.access_credentials:
+        return
     yield from at_most(CREDENTIALS, ctx.spec.access_credentials, MOST)
+    drives = {name for _, volume in ctx.volumes for name, _ in sources(volume)} & {*_DRIVES}
     for index, credential in enumerate(ctx.spec.access_credentials):
         path = f"{CREDENTIALS}[{index}]"
         key, password = credential.ssh_public_key, credential.user_password
@@ -40,12 +45,12 @@ def credentials(ctx: Context) -> Iterator[Violation]:
         if key is not None and password is not None:
             yield invalid(f"{path}.userPassword", None, "sshPublicKey and userPassword exclude each other")
         if key is not None:
-            yield from _ssh_key(ctx, f"{path}.sshPublicKey", key)
+            yield from _ssh_key(f"{path}.sshPublicKey", key, drives)
         if password is not None:
             yield from _password(f"{path}.userPassword", password)
 
 
-def _ssh_key(ctx: Context, path: str, key: SSHPublicKeyAccessCredential) -> Iterator[Violation]:
+def _ssh_key(path: str, key: SSHPublicKeyAccessCredential, drives: set[str]) -> Iterator[Violation]:
     yield from _secret(f"{path}.source.secret", key.source.secret)
     path += ".propagationMethod"
     method = key.propagation_method
@@ -54,10 +59,9 @@ def _ssh_key(ctx: Context, path: str, key: SSHPublicKeyAccessCredential) -> Iter
         yield required(path, f"needs one of {', '.join(written for _, written in _METHODS)}")
     elif len(given) > 1:
         yield invalid(f"{path}.{given[1]}", None, f"a key goes one way, not {', '.join(given)}")
-    volumes = ctx.spec.volumes
-    if method.no_cloud is not None and all(volume.cloud_init_no_cloud is None for volume in volumes):
+    if method.no_cloud is not None and "cloud_init_no_cloud" not in drives:
         yield invalid(f"{path}.noCloud", None, "needs a volume cloudInitNoCloud")
-    if method.config_drive is not None and all(volume.cloud_init_config_drive is None for volume in volumes):
+    if method.config_drive is not None and "cloud_init_config_drive" not in drives:
         yield invalid(f"{path}.configDrive", None, "needs a volume cloudInitConfigDrive")
     agent = method.qemu_guest_agent
     if agent is None:

@@ -105,20 +105,16 @@ def usb_redirection(ctx: Context) -> Iterator[Violation]:
 
 def downward_metrics(ctx: Context) -> Iterator[Violation]:
     """The disk of metrics is on virtio, where the guest's reader looks for it."""
-    for index, (written, full) in enumerate(zip(ctx.devices.disks, ctx.full_devices.disks, strict=False)):
-        volume = ctx.volumes.get(written.name)
+    for entry in ctx.disks:
+        volume = ctx.volume_named.get(entry.written.name)
         if volume is None or volume.downward_metrics is None:
             continue
-        target = written.disk
+        target = entry.written.disk
         if target is not None and target.bus and target.bus != "virtio":
-            yield invalid(
-                f"{DEVICES}.disks[{index}].disk.bus", target.bus, "downwardMetrics needs bus virtio"
-            )
-        elif full.disk is None:
-            kind = "lun" if full.lun is not None else "cdrom"
-            yield invalid(
-                f"{DEVICES}.disks[{index}].{kind}", None, "downwardMetrics needs a disk on bus virtio"
-            )
+            yield invalid(f"{entry.path}.disk.bus", target.bus, "downwardMetrics needs bus virtio")
+        elif entry.full.disk is None:
+            kind = "lun" if entry.full.lun is not None else "cdrom"
+            yield invalid(f"{entry.path}.{kind}", None, "downwardMetrics needs a disk on bus virtio")
 
 
 RULES: tuple[Rule, ...] = (video, inputs, sound, watchdog, panic, usb_redirection, downward_metrics)

@@ -9,7 +9,16 @@ from typing import Final, TypeAlias
 
 from launcher.errors import Violation
 from launcher.spec.model import CDRomTarget, Disk, DiskTarget, LunTarget
-from launcher.spec.rules.checks import at_most, dns_label, in_range, one_of, pci_address, printable, unique
+from launcher.spec.rules.checks import (
+    Found,
+    at_most,
+    dns_label,
+    in_range,
+    one_of,
+    pci_address,
+    printable,
+    unique,
+)
 from launcher.spec.rules.context import DEVICES, Context, Rule
 from launcher.spec.rules.finding import invalid, not_found, unsupported
 
@@ -39,53 +48,50 @@ def targets(disk: Disk) -> tuple[tuple[str, _Target], ...]:
     return tuple((name, target) for name, target in kinds if target is not None)
 
 
-def _pairs(ctx: Context) -> Iterator[tuple[str, Disk, Disk]]:
-    """Each disk as (path, as written, with defaults)."""
-    for index, (written, full) in enumerate(zip(ctx.devices.disks, ctx.full_devices.disks, strict=False)):
-        yield f"{DISKS}[{index}]", written, full
-
-
 def names(ctx: Context) -> Iterator[Violation]:
     """Disks have unique names, those of volumes; only a cdrom may be empty."""
-    yield from at_most(DISKS, ctx.devices.disks, MOST)
-    yield from unique((f"{path}.name", disk.name) for path, disk, _ in _pairs(ctx))
-    for path, disk, _ in _pairs(ctx):
-        yield from dns_label(f"{path}.name", disk.name)
-        volume = ctx.volumes.get(disk.name)
+    yield from at_most(DISKS, ctx.disks, MOST)
+    yield from unique((f"{entry.path}.name", entry.written.name) for entry in ctx.disks)
+    for entry in ctx.disks:
+        disk = entry.written
+        field = f"{entry.path}.name"
+        yield from dns_label(field, disk.name)
+        volume = ctx.volume_named.get(disk.name)
         if volume is None:
             if disk.cdrom is None:
-                yield not_found(f"{path}.name", disk.name, "there is no volume of this name in spec.volumes")
+                yield not_found(field, disk.name, "there is no volume of this name in spec.volumes")
         elif volume.memory_dump is not None or volume.container_path is not None:
             kind = "memoryDump" if volume.memory_dump is not None else "containerPath"
-            yield invalid(f"{path}.name", disk.name, f"the volume of this name is a {kind}, which is no disk")
+            yield invalid(field, disk.name, f"the volume of this name is a {kind}, which is no disk")
 
 
 def kinds(ctx: Context) -> Iterator[Violation]:
     """A disk is one of disk, lun and cdrom, on a bus that can carry it."""
-    for path, written, full in _pairs(ctx):
-        given = targets(written)
+    for entry in ctx.disks:
+        given = targets(entry.written)
         if len(given) > 1:
             names = ", ".join(name for name, _ in given)
-            yield invalid(f"{path}.{given[1][0]}", None, f"a disk is one of disk, lun and cdrom, not {names}")
-        for kind, target in targets(full):
-            yield from _bus(ctx, f"{path}.{kind}.bus", kind, target.bus or "")
+            message = f"a disk is one of disk, lun and cdrom, not {names}"
+            yield invalid(f"{entry.path}.{given[1][0]}", None, message)
+        for kind, target in targets(entry.full):
+            yield from _bus(ctx, f"{entry.path}.{kind}.bus", kind, target.bus or "")
 
 
-def _bus(ctx: Context, field: str, kind: str, bus: str) -> Iterator[Violation]:
-    if bus not in ctx.arch.disk_buses:
-        where = f" on {ctx.arch.name}" if bus in BUSES else ""
-        yield unsupported(field, bus, ctx.arch.disk_buses, where)
-    elif kind == "cdrom" and bus == "virtio":
-        yield unsupported(
-            field, bus, [known for known in ctx.arch.disk_buses if known != "virtio"], " for a cdrom"
-        )
-    elif kind == "lun" and bus not in ("scsi", "virtio"):
-        yield unsupported(field, bus, ("scsi", "virtio"), " for a lun")
+def _bus(ctx: Context, field: str, kind: str, bus: str) -> Found:
+    known = ctx.arch.disk_buses
+    if bus not in known:
+        return (unsupported(field, bus, known, f" on {ctx.arch.name}" if bus in BUSES else ""),)
+    if kind == "cdrom" and bus == "virtio":
+        return (unsupported(field, bus, [name for name in known if name != bus], " for a cdrom"),)
+    if kind == "lun" and bus not in ("scsi", "virtio"):
+        return (unsupported(field, bus, ("scsi", "virtio"), " for a lun"),)
+    return ()
 
 
 def plain_disks(ctx: Context) -> Iterator[Violation]:
     """A disk on SATA can be written to, and only virtio disks have PCI addresses."""
-    for path, written, full in _pairs(ctx):
+    for entry in ctx.disks:
+        path, written, full = entry.path, entry.written, entry.full
         target, effective = written.disk, full.disk
         if target is None or effective is None:
             continue
@@ -103,10 +109,11 @@ def plain_disks(ctx: Context) -> Iterator[Violation]:
 
 def luns(ctx: Context) -> Iterator[Violation]:
     """A lun is a claim or a data volume, and reservations are made over SCSI."""
-    for path, written, full in _pairs(ctx):
+    for entry in ctx.disks:
+        path, written, full = entry.path, entry.written, entry.full
         if written.lun is None:
             continue
-        volume = ctx.volumes.get(written.name)
+        volume = ctx.volume_named.get(written.name)
         if volume is not None and volume.persistent_volume_claim is None and volume.data_volume is None:
             yield invalid(f"{path}.lun", None, "a lun needs a persistentVolumeClaim or a dataVolume")
         if written.lun.reservation and full.lun is not None and full.lun.bus != "scsi":
@@ -115,33 +122,34 @@ def luns(ctx: Context) -> Iterator[Violation]:
 
 def cdroms(ctx: Context) -> Iterator[Violation]:
     """A tray is open or closed."""
-    for path, disk, _ in _pairs(ctx):
-        if disk.cdrom is not None:
-            yield from one_of(f"{path}.cdrom.tray", disk.cdrom.tray, TRAYS)
+    for entry in ctx.disks:
+        if entry.written.cdrom is not None:
+            yield from one_of(f"{entry.path}.cdrom.tray", entry.written.cdrom.tray, TRAYS)
 
 
 def settings(ctx: Context) -> Iterator[Violation]:
     """Cache, I/O mode, error policy, serial, tag and boot order have known values."""
-    for path, disk, _ in _pairs(ctx):
+    for entry in ctx.disks:
+        path, disk = entry.path, entry.written
         yield from one_of(f"{path}.cache", disk.cache, CACHES)
         yield from one_of(f"{path}.io", disk.io, IO_MODES)
         yield from one_of(f"{path}.errorPolicy", disk.error_policy, ERROR_POLICIES)
         yield from in_range(f"{path}.bootOrder", disk.boot_order, 1)
         yield from printable(f"{path}.tag", disk.tag, LONGEST_TAG)
-        if disk.serial:
-            if len(disk.serial) > LONGEST_SERIAL:
-                yield invalid(
-                    f"{path}.serial", disk.serial, f"accepted are at most {LONGEST_SERIAL} characters"
-                )
-            if _SERIAL.fullmatch(disk.serial) is None:
-                yield invalid(
-                    f"{path}.serial", disk.serial, "accepted are letters, digits, '_', '.', '+' and '-'"
-                )
+        if not disk.serial:
+            continue
+        if len(disk.serial) > LONGEST_SERIAL:
+            yield invalid(f"{path}.serial", disk.serial, f"accepted are at most {LONGEST_SERIAL} characters")
+        if _SERIAL.fullmatch(disk.serial) is None:
+            yield invalid(
+                f"{path}.serial", disk.serial, "accepted are letters, digits, '_', '.', '+' and '-'"
+            )
 
 
 def combinations(ctx: Context) -> Iterator[Violation]:
     """What shares, bypasses the cache or has its own thread can do so."""
-    for path, disk, full in _pairs(ctx):
+    for entry in ctx.disks:
+        path, disk, full = entry.path, entry.written, entry.full
         buffered = disk.cache in ("writethrough", "writeback")
         if disk.io == "native" and buffered:
             yield invalid(f"{path}.io", disk.io, f"native I/O needs cache none, not {disk.cache}")
@@ -158,7 +166,8 @@ def combinations(ctx: Context) -> Iterator[Violation]:
 
 def block_sizes(ctx: Context) -> Iterator[Violation]:
     """Blocks have a size that is given or that of the volume; it is a power of two that the bus can have."""
-    for path, disk, full in _pairs(ctx):
+    for entry in ctx.disks:
+        path, disk, full = entry.path, entry.written, entry.full
         size = disk.block_size
         if size is None:
             continue

@@ -39,7 +39,7 @@ def names(ctx: Context) -> Iterator[Violation]:
             yield invalid(
                 field, name, f"guests mount by this name; accepted are at most {LONGEST_TAG} characters"
             )
-        volume = ctx.volumes.get(name)
+        volume = ctx.volume_named.get(name)
         if volume is None:
             yield not_found(field, name, "there is no volume of this name in spec.volumes")
         elif all(getattr(volume, source) is None for source in SOURCES):
@@ -54,10 +54,10 @@ def names(ctx: Context) -> Iterator[Violation]:
 def container_paths(ctx: Context) -> Iterator[Violation]:
     """A containerPath is of use to filesystems only."""
     used = {filesystem.name for filesystem in ctx.devices.filesystems}
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         if volume.container_path is not None and volume.name not in used:
             yield required(
-                f"spec.volumes[{index}].containerPath",
+                f"{path}.containerPath",
                 f"needs an entry named {volume.name[:63]!r} in spec.domain.devices.filesystems",
             )
 

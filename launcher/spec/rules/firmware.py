@@ -118,7 +118,7 @@ def acpi_tables(ctx: Context) -> Iterator[Violation]:
     for name, ref in refs:
         if not ref:
             continue
-        volume = ctx.volumes.get(ref)
+        volume = ctx.volume_named.get(ref)
         if volume is None:
             yield not_found(f"{FIRMWARE}.acpi.{name}", ref, "there is no volume of this name")
         elif volume.secret is None:

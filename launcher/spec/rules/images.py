@@ -11,7 +11,6 @@ from launcher.spec.model import HostDisk, Quantity
 from launcher.spec.rules.checks import absolute_path, dns_subdomain, image, one_of
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.finding import invalid, required
-from launcher.spec.rules.volumes import VOLUMES
 from launcher.units import MIB
 
 HOST_DISK_TYPES: Final = ("Disk", "DiskOrCreate")
@@ -23,11 +22,11 @@ _RESERVED: Final = ("/var/run/kubevirt", "/var/run/libvirt", "/run/kubevirt", "/
 
 def container_disks(ctx: Context) -> Iterator[Violation]:
     """A container disk has an image, and the path in it is absolute."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         disk = volume.container_disk
         if disk is None:
             continue
-        path = f"{VOLUMES}[{index}].containerDisk"
+        path += ".containerDisk"
         yield from image(f"{path}.image", disk.image)
         if disk.path:
             yield from absolute_path(f"{path}.path", disk.path, "a disk in the image")
@@ -37,25 +36,25 @@ def container_disks(ctx: Context) -> Iterator[Violation]:
 
 def host_disks(ctx: Context) -> Iterator[Violation]:
     """A host disk is a file, and has a capacity only when it may be created."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         if volume.host_disk is not None:
-            yield from _host_disk(f"{VOLUMES}[{index}].hostDisk", volume.host_disk)
+            yield from _host_disk(f"{path}.hostDisk", volume.host_disk)
 
 
 def empty_disks(ctx: Context) -> Iterator[Violation]:
     """An empty disk has room for something."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         if volume.empty_disk is not None:
-            yield from _capacity(f"{VOLUMES}[{index}].emptyDisk.capacity", volume.empty_disk.capacity)
+            yield from _capacity(f"{path}.emptyDisk.capacity", volume.empty_disk.capacity)
 
 
 def container_paths(ctx: Context) -> Iterator[Violation]:
     """A path of the node is shared for reading only, and is nobody else's."""
-    for index, volume in enumerate(ctx.spec.volumes):
+    for path, volume in ctx.volumes:
         source = volume.container_path
         if source is None:
             continue
-        path = f"{VOLUMES}[{index}].containerPath"
+        path += ".containerPath"
         yield from absolute_path(f"{path}.path", source.path, "a directory")
         if any(source.path == taken or source.path.startswith(f"{taken}/") for taken in _RESERVED):
             yield invalid(f"{path}.path", source.path, f"must not be below {' or '.join(_RESERVED[:2])}")

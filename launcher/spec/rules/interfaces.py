@@ -42,28 +42,23 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5}")
 
 
-def _each(ctx: Context) -> Iterator[tuple[str, Interface]]:
-    for index, interface in enumerate(ctx.devices.interfaces):
-        yield f"{INTERFACES}[{index}]", interface
-
-
 def names(ctx: Context) -> Iterator[Violation]:
     """Interfaces have unique names, those of networks."""
     yield from at_most(INTERFACES, ctx.devices.interfaces, MOST)
-    yield from unique((f"{path}.name", interface.name) for path, interface in _each(ctx))
-    for path, interface in _each(ctx):
+    yield from unique((f"{path}.name", interface.name) for path, interface in ctx.interfaces)
+    for path, interface in ctx.interfaces:
         field, name = f"{path}.name", interface.name
         if not name:
             yield required(field, "needs the name of a network in spec.networks")
         elif _NAME.fullmatch(name) is None or len(name) > LONGEST_NAME:
             yield invalid(field, name, f"accepted are letters, digits, '-' and '_', at most {LONGEST_NAME}")
-        if name and name not in ctx.networks:
+        if name and name not in ctx.network_named:
             yield not_found(field, name, "there is no network of this name in spec.networks")
 
 
 def bindings(ctx: Context) -> Iterator[Violation]:
     """An interface has one binding, which its network can carry."""
-    for path, interface in _each(ctx):
+    for path, interface in ctx.interfaces:
         given = [written for name, written in _BINDINGS if getattr(interface, name) is not None]
         legacy = [name for name in _LEGACY if getattr(interface, name) is not None]
         accepted = [written for _, written in _BINDINGS]
@@ -75,7 +70,7 @@ def bindings(ctx: Context) -> Iterator[Violation]:
             yield invalid(f"{path}.{given[1]}", None, f"an interface has one binding, not {', '.join(given)}")
         if interface.binding is not None:
             yield from dns_subdomain(f"{path}.binding.name", interface.binding.name, "the name of a binding")
-        network = ctx.networks.get(interface.name)
+        network = ctx.network_named.get(interface.name)
         if network is not None:
             yield from _carried(ctx, path, interface, network)
 
@@ -98,7 +93,7 @@ def _carried(ctx: Context, path: str, interface: Interface, network: Network) ->
 
 def models(ctx: Context) -> Iterator[Violation]:
     """The model is one that QEMU has; tag, indexes and boot order are in range and unique."""
-    for path, interface in _each(ctx):
+    for path, interface in ctx.interfaces:
         yield from one_of(f"{path}.model", interface.model, MODELS)
         yield from in_range(f"{path}.bootOrder", interface.boot_order, 1)
         yield from in_range(f"{path}.acpiIndex", interface.acpi_index, 1, LARGEST_ACPI_INDEX)
@@ -106,7 +101,7 @@ def models(ctx: Context) -> Iterator[Violation]:
         yield from printable(f"{path}.tag", interface.tag, LONGEST_TAG)
     yield from unique(
         (f"{path}.acpiIndex", interface.acpi_index)
-        for path, interface in _each(ctx)
+        for path, interface in ctx.interfaces
         if interface.acpi_index is not None
     )
 
@@ -114,7 +109,7 @@ def models(ctx: Context) -> Iterator[Violation]:
 def mac_addresses(ctx: Context) -> Iterator[Violation]:
     """A MAC address is one of a single card, and nobody else's in this guest."""
     good: list[tuple[str, object]] = []
-    for path, interface in _each(ctx):
+    for path, interface in ctx.interfaces:
         if not interface.mac_address:
             continue
         field, text = f"{path}.macAddress", interface.mac_address
@@ -134,14 +129,14 @@ def mac_addresses(ctx: Context) -> Iterator[Violation]:
 
 def states(ctx: Context) -> Iterator[Violation]:
     """A link can be down where the node holds the other end, and only extra bridges can be absent."""
-    for path, interface in _each(ctx):
+    for path, interface in ctx.interfaces:
         field, state = f"{path}.state", interface.state
         yield from one_of(field, state, STATES)
         if state in ("up", "down") and interface.sriov is not None:
             yield invalid(field, state, "the link of an sriov interface is not the node's to set")
         if state != "absent":
             continue
-        network = ctx.networks.get(interface.name)
+        network = ctx.network_named.get(interface.name)
         if interface.bridge is None:
             yield invalid(field, state, "only interfaces with a bridge can be absent")
         if network is not None and (network.pod is not None or (network.multus and network.multus.default)):

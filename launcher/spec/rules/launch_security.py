@@ -70,10 +70,10 @@ def bootable_interfaces(ctx: Context) -> Iterator[Violation]:
     """Interfaces have no boot ROM, so none of them can be booted from."""
     if ctx.domain.launch_security is None or ctx.arch.name != "amd64":
         return
-    for index, interface in enumerate(ctx.devices.interfaces):
+    for path, interface in ctx.interfaces:
         if interface.boot_order is not None:
             yield invalid(
-                f"{DEVICES}.interfaces[{index}].bootOrder",
+                f"{path}.bootOrder",
                 interface.boot_order,
                 "a guest with launchSecurity cannot boot from the network",
             )

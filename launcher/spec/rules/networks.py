@@ -93,7 +93,7 @@ def resource_claim(ctx: Context, path: str, name: str | None, request: str | Non
     """A request of a claim that ``spec.resourceClaims`` lists."""
     if not name:
         yield required(f"{path}.claimName", "needs the name of an entry in spec.resourceClaims")
-    elif all(known.name != name for known in ctx.spec.resource_claims):
+    elif name not in ctx.claims:
         yield not_found(f"{path}.claimName", name, "there is no entry of this name in spec.resourceClaims")
     yield from dns_subdomain(f"{path}.requestName", request, "the name of a request of the claim")
 

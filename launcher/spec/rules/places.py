@@ -14,26 +14,26 @@ from launcher.spec.rules.finding import duplicate
 
 def boot_orders(ctx: Context) -> Iterator[Violation]:
     """No two disks or interfaces are tried at the same place of the boot order."""
-    disks = ((f"{DEVICES}.disks[{i}].bootOrder", disk.boot_order) for i, disk in enumerate(ctx.devices.disks))
-    interfaces = (
-        (f"{DEVICES}.interfaces[{index}].bootOrder", interface.boot_order)
-        for index, interface in enumerate(ctx.devices.interfaces)
+    disks = ((entry.path, entry.written.boot_order) for entry in ctx.disks)
+    interfaces = ((path, interface.boot_order) for path, interface in ctx.interfaces)
+    yield from unique(
+        (f"{path}.bootOrder", order) for path, order in (*disks, *interfaces) if order is not None
     )
-    yield from unique((field, order) for field, order in (*disks, *interfaces) if order is not None)
 
 
 def pci_addresses(ctx: Context) -> Iterator[Violation]:
     """No two devices have the same PCI address."""
     disks = (
-        (f"{DEVICES}.disks[{index}].disk.pciAddress", disk.disk.pci_address)
-        for index, disk in enumerate(ctx.devices.disks)
-        if disk.disk is not None
+        (f"{entry.path}.disk.pciAddress", entry.written.disk.pci_address)
+        for entry in ctx.disks
+        if entry.written.disk is not None and entry.written.disk.pci_address
     )
     interfaces = (
-        (f"{DEVICES}.interfaces[{index}].pciAddress", interface.pci_address)
-        for index, interface in enumerate(ctx.devices.interfaces)
+        (f"{path}.pciAddress", interface.pci_address)
+        for path, interface in ctx.interfaces
+        if interface.pci_address
     )
-    yield from unique((field, text.lower()) for field, text in (*disks, *interfaces) if text)
+    yield from unique((field, text.lower()) for field, text in (*disks, *interfaces))
 
 
 def aliases(ctx: Context) -> Iterator[Violation]:
@@ -48,10 +48,10 @@ def aliases(ctx: Context) -> Iterator[Violation]:
 
 def _names(ctx: Context) -> Iterator[tuple[str, str, str]]:
     devices = ctx.devices
-    for index, disk in enumerate(devices.disks):
-        yield "disks", f"{DEVICES}.disks[{index}].name", disk.name
-    for index, interface in enumerate(devices.interfaces):
-        yield "interfaces", f"{DEVICES}.interfaces[{index}].name", _interface_alias(interface)
+    for entry in ctx.disks:
+        yield "disks", f"{entry.path}.name", entry.written.name
+    for path, interface in ctx.interfaces:
+        yield "interfaces", f"{path}.name", _interface_alias(interface)
     for index, item in enumerate(devices.inputs):
         yield "inputs", f"{DEVICES}.inputs[{index}].name", item.name
     for index, gpu in enumerate(devices.gpus):

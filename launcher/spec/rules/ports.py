@@ -13,7 +13,6 @@ from launcher.spec.model import DHCPOptions, Interface, PortRange
 from launcher.spec.rules.checks import at_most, in_range, one_of, printable, unique
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.finding import invalid, required
-from launcher.spec.rules.interfaces import INTERFACES
 
 PROTOCOLS: Final = ("TCP", "UDP")
 LARGEST_PORT: Final = 65535
@@ -33,8 +32,7 @@ def is_service_name(text: str) -> bool:
 
 def ports(ctx: Context) -> Iterator[Violation]:
     """Ports are numbers with a protocol and perhaps a name of their own."""
-    for index, interface in enumerate(ctx.devices.interfaces):
-        path = f"{INTERFACES}[{index}]"
+    for path, interface in ctx.interfaces:
         for number, port in enumerate(interface.ports):
             field = f"{path}.ports[{number}]"
             yield from in_range(f"{field}.port", port.port, 1, LARGEST_PORT)
@@ -54,9 +52,9 @@ def ports(ctx: Context) -> Iterator[Violation]:
 
 def dhcp(ctx: Context) -> Iterator[Violation]:
     """DHCP options are text that fits, time servers are IPv4 addresses, private options are private."""
-    for index, interface in enumerate(ctx.devices.interfaces):
+    for path, interface in ctx.interfaces:
         if interface.dhcp_options is not None:
-            yield from _dhcp(f"{INTERFACES}[{index}].dhcpOptions", interface.dhcp_options)
+            yield from _dhcp(f"{path}.dhcpOptions", interface.dhcp_options)
 
 
 def _ranges(path: str, interface: Interface) -> Iterator[Violation]:

@@ -68,7 +68,7 @@ def _handlers(ctx: Context, path: str, probe: Probe) -> Iterator[Violation]:
     for written, action in (("httpGet", probe.http_get), ("tcpSocket", probe.tcp_socket)):
         if action is None:
             continue
-        if not action.host and all(network.pod is None for network in networks):
+        if all(network.pod is None for network in networks):
             yield invalid(f"{path}.{written}", None, "needs the pod network to reach the guest")
         yield from _port(f"{path}.{written}.port", action.port)
         yield from printable(f"{path}.{written}.host", action.host, LONGEST_TEXT)

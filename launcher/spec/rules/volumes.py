@@ -6,46 +6,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import asdict
+
 from launcher.errors import Violation
 from launcher.spec.model import Volume
-from launcher.spec.rules.checks import at_most, dns_label, dns_subdomain, unique
+from launcher.spec.rules.checks import Found, at_most, dns_label, dns_subdomain, unique
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.disks import MOST
 from launcher.spec.rules.finding import forbidden, invalid, required
 
 VOLUMES: Final = "spec.volumes"
 
-# (field of the model, name in the manifest) of every source a volume can have.
-SOURCES: Final = tuple(
-    (name, written)
-    for name, written in zip(Volume.__struct_fields__, Volume.__struct_encode_fields__, strict=True)
-    if name != "name"
-)
+# The names in the manifest of all fields of a volume; but for the name they are its sources.
+_WRITTEN: Final = dict(zip(Volume.__struct_fields__, Volume.__struct_encode_fields__, strict=True))
 # Sources of which an instance can have one.
 _SINGLE: Final = ("service_account", "downward_metrics", "memory_dump")
 
 
-def sources(volume: Volume) -> tuple[tuple[str, str], ...]:
+def sources(volume: Volume) -> list[tuple[str, str]]:
     """The sources that a volume has, as (field of the model, name in the manifest); a valid one has one."""
-    return tuple(source for source in SOURCES if getattr(volume, source[0]) is not None)
+    return [
+        (name, _WRITTEN[name])
+        for name, value in asdict(volume).items()
+        if value is not None and name != "name"
+    ]
 
 
 def names(ctx: Context) -> Iterator[Violation]:
     """Volumes have unique names, which are also file names."""
-    yield from at_most(VOLUMES, ctx.spec.volumes, MOST)
-    yield from unique((f"{VOLUMES}[{i}].name", volume.name) for i, volume in enumerate(ctx.spec.volumes))
-    for index, volume in enumerate(ctx.spec.volumes):
-        yield from dns_label(f"{VOLUMES}[{index}].name", volume.name)
+    yield from at_most(VOLUMES, ctx.volumes, MOST)
+    yield from unique((f"{path}.name", volume.name) for path, volume in ctx.volumes)
+    for path, volume in ctx.volumes:
+        yield from dns_label(f"{path}.name", volume.name)
 
 
 def one_source(ctx: Context) -> Iterator[Violation]:
     """A volume has exactly one source, and of some sources there is only one."""
     first: dict[str, str] = {}
-    for index, volume in enumerate(ctx.spec.volumes):
-        path = f"{VOLUMES}[{index}]"
+    for path, volume in ctx.volumes:
         given = sources(volume)
         if not given:
-            yield required(path, "needs a source: one of " + ", ".join(written for _, written in SOURCES))
+            yield required(
+                path,
+                "needs a source: one of "
+                + ", ".join(_WRITTEN[name] for name in Volume.__struct_fields__ if name != "name"),
+            )
         elif len(given) > 1:
             written = ", ".join(name for _, name in given)
             yield invalid(f"{path}.{given[1][1]}", None, f"a volume has one source, not {written}")
@@ -60,8 +65,7 @@ def one_source(ctx: Context) -> Iterator[Violation]:
 
 def claims(ctx: Context) -> Iterator[Violation]:
     """Claims and data volumes are named."""
-    for index, volume in enumerate(ctx.spec.volumes):
-        path = f"{VOLUMES}[{index}]"
+    for path, volume in ctx.volumes:
         if volume.persistent_volume_claim is not None:
             yield from _claim(
                 f"{path}.persistentVolumeClaim.claimName", volume.persistent_volume_claim.claim_name
@@ -90,14 +94,14 @@ def utility_volumes(ctx: Context) -> Iterator[Violation]:
     yield from unique((f"{path}[{i}].name", volume.name) for i, volume in enumerate(volumes))
     for index, volume in enumerate(volumes):
         yield from dns_label(f"{path}[{index}].name", volume.name)
-        if volume.name in ctx.volumes:
+        if volume.name in ctx.volume_named:
             yield invalid(
                 f"{path}[{index}].name", volume.name, "is the name of a volume already; must be unique"
             )
         yield from _claim(f"{path}[{index}].claimName", volume.claim_name)
 
 
-def _claim(field: str, name: str) -> Iterator[Violation]:
+def _claim(field: str, name: str) -> Found:
     return dns_subdomain(field, name, "the name of a persistent volume claim")
 
 
