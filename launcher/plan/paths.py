@@ -44,9 +44,9 @@ class InstancePaths:
         """USB redirection slot ``index``."""
         return f"{self.run}/usbredir{index}.sock"
 
-    def virtiofs_socket(self, name: str) -> str:
-        """virtiofsd of the filesystem ``name``."""
-        return f"{self.run}/virtiofs-{name}.sock"
+    def virtiofs_socket(self, index: int) -> str:
+        """virtiofsd of the filesystem number ``index``; names may be too long for a socket's path."""
+        return f"{self.run}/virtiofs{index}.sock"
 
     def passt_log(self, interface: str) -> str:
         """What passt says about the interface."""

@@ -15,11 +15,11 @@ def plan_filesystems(context: PlanContext) -> tuple[FilesystemPlan, ...]:
     return tuple(
         FilesystemPlan(
             name=filesystem.name,
-            socket=context.paths.virtiofs_socket(filesystem.name),
+            socket=context.paths.virtiofs_socket(index),
             kind=volume_kind(volumes[filesystem.name]) if filesystem.name in volumes else "",
             directory=_directory(context, volumes.get(filesystem.name)),
         )
-        for filesystem in context.devices.filesystems
+        for index, filesystem in enumerate(context.devices.filesystems)
     )
 
 

@@ -37,7 +37,7 @@ def complete(seen: Observed, *, source: DiskSource | None = FILE, **disk: object
 def test_cache_and_io(
     source: DiskSource, asked: dict[str, object], seen: Observed, expected: tuple[str, str | None]
 ) -> None:
-    completed = complete(seen, source=source, **asked)  # type: ignore[arg-type]
+    completed = complete(seen, source=source, **asked)
     assert (completed.cache, completed.io) == expected
 
 

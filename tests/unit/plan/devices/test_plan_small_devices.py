@@ -255,10 +255,10 @@ volumes:
     planned = plan_filesystems(context(text, claims={"c1": {"path": "/claims/c1"}}))
     assert planned == (
         FilesystemPlan(
-            name="a", socket=f"{RUN}/virtiofs-a.sock", kind="persistentVolumeClaim", directory="/claims/c1"
+            name="a", socket=f"{RUN}/virtiofs0.sock", kind="persistentVolumeClaim", directory="/claims/c1"
         ),
         FilesystemPlan(
-            name="b", socket=f"{RUN}/virtiofs-b.sock", kind="containerPath", directory="/srv/data"
+            name="b", socket=f"{RUN}/virtiofs1.sock", kind="containerPath", directory="/srv/data"
         ),
-        FilesystemPlan(name="c", socket=f"{RUN}/virtiofs-c.sock", kind="configMap"),
+        FilesystemPlan(name="c", socket=f"{RUN}/virtiofs2.sock", kind="configMap"),
     )
