@@ -24,7 +24,8 @@ import msgspec
 
 from launcher.errors import Conflict, HostUnsupported, InvalidRequest, Violation
 from launcher.lab import capabilities_cache, conf, pki, switch
-from launcher.lab.layout import LabLayout
+from launcher.lab.image import Image
+from launcher.lab.layout import SHARED_MOUNT, LabLayout
 from launcher.lab.namespaces import Holder
 from launcher.lab.node import Node, NodePlan
 from launcher.lab.process import ProcessId
@@ -86,6 +87,11 @@ class Lab:
         return {name: switch.address(index) for index, name in enumerate(self.names, 1)}
 
     @property
+    def holder(self) -> ProcessId:
+        """The process that holds the switch."""
+        return self._holder.process_id
+
+    @property
     def shared(self) -> Path:
         """A folder for images that every node sees under the same path."""
         return self.layout.shared
@@ -100,13 +106,19 @@ class Lab:
                 index=self.names.index(name) + 1,
                 addresses=self.addresses,
                 layout=self.layout.node(name),
-                hosts=self.layout.hosts,
-                pki=self.layout.pki,
+                lab=self.layout,
                 cache=self._cache,
                 kvm=self._kvm,
             )
             self.nodes[name] = Node(plan, self.switch)
         return self.nodes[name]
+
+    def install(self, image: Image, name: str) -> Image:
+        """Copy ``image`` where every node sees it as ``oci:/var/lib/launcher-lab/NAME:latest``."""
+        target = self.shared / name
+        if not target.exists():
+            shutil.copytree(image.folder, target)
+        return Image(folder=Path(SHARED_MOUNT) / name)
 
     def start_agents(self) -> None:
         """Start every node and its agent, and wait until all answer."""
@@ -175,13 +187,13 @@ def owner_of(folder: Path) -> ProcessId | None:
 
 
 def _claim(layout: LabLayout) -> None:
-    owner, own = owner_of(layout.root), ProcessId.of(os.getpid())
+    owner = owner_of(layout.root)
     if owner is not None:
         raise Conflict(f"a lab runs in {layout.root} already (process {owner.pid})")
     if layout.owner.exists():
         shutil.rmtree(layout.root)
     layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    layout.owner.write_bytes(msgspec.json.encode(own))
+    layout.owner.write_bytes(msgspec.json.encode(ProcessId.own()))
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -24,6 +24,9 @@ BINDS: tuple[tuple[str, str], ...] = (
 )
 """Folder of a node -> where the node sees it. Only these: the rest of the file system is shared."""
 
+SHARED_MOUNT = "/var/lib/launcher-lab"
+"""Where every node sees the lab's shared folder: manifests name the lab's images by this path."""
+
 OWNER_FILE = "owner.json"
 STATE_FILE = "state.json"
 
@@ -61,7 +64,7 @@ class LabLayout:
 
     @property
     def shared(self) -> Path:
-        """A folder for images and disks that every node sees under the same path."""
+        """A folder for images and disks that every node sees, under this path and under SHARED_MOUNT."""
         return self.root / "shared"
 
     def node(self, name: str) -> NodeLayout:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from launcher.errors import CommandFailed, TimedOut
 from launcher.lab import capabilities_cache, command, conf, health
-from launcher.lab.layout import NodeLayout
+from launcher.lab.layout import LabLayout, NodeLayout
 from launcher.lab.namespaces import Holder, Namespaces, shell_script
 from launcher.lab.process import ProcessId
 from launcher.lab.service import Program, Service
@@ -34,8 +34,7 @@ class NodePlan:
     index: int
     addresses: Mapping[str, str]
     layout: NodeLayout
-    hosts: Path
-    pki: Path
+    lab: LabLayout
     cache: Path
     kvm: bool
 
@@ -152,7 +151,7 @@ def _write_files(plan: NodePlan) -> None:
     etc = layout.root / "etc"
     (etc / "qemu.conf").write_text(conf.qemu_conf(layout, plan.ip, hugepages=_has_hugetlbfs()))
     (etc / "libvirtd.conf").write_text(conf.libvirtd_conf(layout, plan.ip))
-    config = conf.agent_config(layout, plan.name, plan.addresses, plan.pki)
+    config = conf.agent_config(layout, plan.name, plan.addresses, plan.lab.pki)
     layout.agent_config.write_text(conf.toml(config))
 
 
@@ -164,7 +163,8 @@ def _setup(plan: NodePlan) -> NodeSetup:
     return NodeSetup(
         name=plan.name,
         ip=plan.ip,
-        hosts=plan.hosts,
+        hosts=plan.lab.hosts,
+        shared=plan.lab.shared,
         hugepages=_has_hugetlbfs(),
         hide_kvm=not plan.kvm and Path("/dev/kvm").exists(),
         cgroups=Path("/sys/fs/cgroup").is_dir(),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.errors import Bug
+
 POLL_S = 0.02
 
 
@@ -35,6 +37,14 @@ class ProcessId(msgspec.Struct, frozen=True, kw_only=True):
         if found is None or found[0] in "ZX":
             return None
         return cls(pid=pid, started=found[1])
+
+    @classmethod
+    def own(cls) -> ProcessId:
+        """This process."""
+        found = cls.of(os.getpid())
+        if found is None:
+            raise Bug("/proc does not know this process")
+        return found
 
     def alive(self) -> bool:
         """Whether this very process still runs."""

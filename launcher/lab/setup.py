@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from launcher.lab.conf import NODE_BRIDGE
-from launcher.lab.layout import BINDS, NodeLayout
+from launcher.lab.layout import BINDS, SHARED_MOUNT, NodeLayout
 from launcher.lab.switch import NODE_INTERFACE
 
 TCP_RETRIES = 3
@@ -22,6 +22,7 @@ class NodeSetup:
     name: str
     ip: str
     hosts: Path
+    shared: Path
     hugepages: bool
     hide_kvm: bool
     cgroups: bool
@@ -32,7 +33,7 @@ def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
     lines = [f"hostname {quote(setup.name)}"]
     for folder, target in BINDS:
         lines += [f"mkdir -p {target}", _bind(layout.root / folder, target)]
-    lines.append(_bind(setup.hosts, "/etc/hosts"))
+    lines += [f"mkdir -p {SHARED_MOUNT}", _bind(setup.shared, SHARED_MOUNT), _bind(setup.hosts, "/etc/hosts")]
     # Nobody inside may ask the machine's services for anything: libvirtd would register guests with machined.
     lines += [
         f"if [ -d {bus} ]; then mount -t tmpfs tmpfs {bus}; fi" for bus in ("/run/dbus", "/run/systemd")

@@ -68,7 +68,7 @@ class SwitchView:
             with contextlib.suppress(CommandFailed):  # there was no cap
                 self.namespaces.run_net("tc", "qdisc", "del", "dev", port, "root")
             return
-        shape = ("tbf", "rate", f"{mbit}mbit", "burst", BURST, "latency", "200ms")
+        shape = ("tbf", "rate", f"{mbit}mbit", "burst", BURST, "latency", "20ms")
         self.namespaces.run_net("tc", "qdisc", "replace", "dev", port, "root", *shape)
 
     @staticmethod

@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, PAGES_PER_MIB = (1 << 20) / PAGE, SLICES_PER_S = 50 };
+enum { PAGE = 4096, PAGES_PER_MIB = (1 << 20) / PAGE, SLICES_PER_S = 50, SCRATCH_PAGES = 64 };
 static const long NS_PER_S = 1000000000L;
 
 static void add_ns(struct timespec *at, long ns)
@@ -52,15 +53,28 @@ static int tick(long period_ms)
     }
 }
 
+/*
+ * Change the protection of so many pages that the kernel drops all of this CPU's translations. QEMU before 9.0
+ * emulating a CPU forgets to note a second write through a translation that it has cached, so the pages of a
+ * small buffer would look clean; a guest that switches between programs does this all the time.
+ */
+static void drop_translations(unsigned char *scratch)
+{
+    mprotect(scratch, SCRATCH_PAGES * PAGE, PROT_READ);
+    mprotect(scratch, SCRATCH_PAGES * PAGE, PROT_READ | PROT_WRITE);
+}
+
 static int dirty(long mib, long mib_per_s)
 {
     const long pages = mib * PAGES_PER_MIB, slice = mib_per_s * PAGES_PER_MIB / SLICES_PER_S;
-    unsigned char *buffer = malloc(pages * PAGE), value = 1;
+    unsigned char *buffer = aligned_alloc(PAGE, pages * PAGE), value = 1;
+    unsigned char *scratch = aligned_alloc(PAGE, SCRATCH_PAGES * PAGE);
     struct timespec next;
 
-    if (!buffer)
+    if (!buffer || !scratch)
         return 1;
     memset(buffer, value, pages * PAGE);
+    memset(scratch, value, SCRATCH_PAGES * PAGE);
     printf("dirty %ld MiB at %ld MiB/s\n", mib, mib_per_s);
     fflush(stdout);
     clock_gettime(CLOCK_MONOTONIC, &next);
@@ -72,6 +86,7 @@ static int dirty(long mib, long mib_per_s)
                 value++;
             }
         }
+        drop_translations(scratch);
         sleep_to_next(&next, NS_PER_S / SLICES_PER_S);
     }
 }
