@@ -121,12 +121,12 @@ class Monitor:
         """Look now: something outside changed (a request to cancel)."""
         self._wake.set()
 
-    def phase_progress(self, phase: Phase) -> MigrationProgress:
-        """The progress to tell when a phase is entered."""
+    def phase_progress(self, phase: Phase, note: str = "") -> MigrationProgress:
+        """The progress to tell when no job runs: the last numbers there were."""
         last = self.series.last
         if last is None:
-            return MigrationProgress(phase=phase.value, elapsed_s=round(self._ledger.elapsed, 3))
-        return self.series.progress(last, phase=phase.value)
+            return MigrationProgress(phase=phase.value, elapsed_s=round(self._ledger.elapsed, 3), note=note)
+        return self.series.progress(last, phase=phase.value, note=note)
 
     async def before(self) -> None:
         """The first sample, before the migrate call: what it asks for is in force from the first byte."""
@@ -207,7 +207,10 @@ class Monitor:
         note = await self._decide(sample) or note
         note = await self._cancel(stats, domain) or note
         await self._checkpoint(boundary=boundary)
-        self._tell(sample, note)
+        if stats.kind in _ACTIVE:
+            self._publish(self.series.progress(sample, phase=Phase.RUNNING.value, note=note))
+        else:
+            self._publish(self.phase_progress(Phase.RUNNING, note))
         return True
 
     async def _decide(self, sample: Sample) -> str:
@@ -275,9 +278,6 @@ class Monitor:
     async def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
         await self._ledger.change(policy_state=self._policy.encode(self._state))
-
-    def _tell(self, sample: Sample, note: str) -> None:
-        self._publish(self.series.progress(sample, phase=Phase.RUNNING.value, note=note))
 
 
 def _error_of(call: asyncio.Task[None]) -> LauncherError | None:

@@ -1,0 +1,535 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One outgoing migration from its first phase to its last, with everything that can go wrong in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import msgspec
+import pytest
+from migration_stage import Stage
+from migration_world import UUID, World, run
+
+from launcher.errors import HypervisorError, HypervisorUnavailable, StorageError, TimedOut
+from launcher.hypervisor.port import DomainRecord, DomainState, MigrateFlag
+from launcher.migration.attempt import AttemptRecord, CancelAnswer, Cause, Phase
+from launcher.migration.options import Options
+from launcher.migration.peer import PrepareRequest
+from launcher.migration.reservation import Check
+
+POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True, completion_timeout_per_gib_s=20)
+PAUSE = Options(allow_workload_disruption=True, completion_timeout_per_gib_s=20)
+SHORT = Options(completion_timeout_per_gib_s=20)
+STUCK = Options(progress_timeout_s=10)
+
+
+def migrate(stage: Stage) -> AttemptRecord:
+    async def main() -> AttemptRecord:
+        return await stage.agent().run()
+
+    return run(main())
+
+
+def phases(record: AttemptRecord) -> list[str]:
+    return [t.phase.value for t in record.transitions]
+
+
+def test_the_guest_moves_and_every_phase_is_stamped() -> None:
+    stage = Stage(World())
+    record = migrate(stage)
+    assert phases(record) == ["Pending", "PreparingTarget", "TargetReady", "Running", "Succeeded"]
+    assert all(t.at for t in record.transitions)
+    assert (record.confirmed, record.cause, stage.world.running) == (True, Cause.NONE, ["target"])
+    assert stage.world.source is None, "the source forgot the domain"
+    assert stage.hooks.adopted == 1
+    assert stage.notebook.last == record
+
+
+def test_the_report_has_libvirts_numbers() -> None:
+    report = migrate(Stage(World())).report
+    assert report is not None
+    assert (report.succeeded, report.source, report.downtime_ms, report.setup_ms) == (True, "libvirt", 123, 9)
+    assert report.iterations == 6
+    assert report.steps[0][1] == "max_downtime 150 ms"
+
+
+def test_the_first_limit_is_in_force_when_the_migrate_call_begins() -> None:
+    stage = Stage(World(duration_s=0.1))
+    migrate(stage)
+    assert stage.world.limits[:2] == [("set", 150), ("at migrate", 150)]
+
+
+def test_the_ramp_runs_while_passes_go_on() -> None:
+    stage = Stage(World(duration_s=35))
+    migrate(stage)
+    assert [ms for what, ms in stage.world.limits if what == "set"] == [150, 257, 364, 471]
+
+
+def test_progress_is_told_at_each_look_with_what_the_policy_did() -> None:
+    stage = Stage(World())
+    migrate(stage)
+    running = [p for p in stage.progress if p.phase == "Running"]
+    assert len(running) > 15
+    assert running[-1].iteration == 6
+    assert running[-1].bandwidth_bps == pytest.approx(40_000_000, rel=0.01)
+    assert [p.phase for p in stage.progress if p.phase != "Running"][-1] == "Succeeded"
+
+
+def test_passes_are_looked_at_at_once_and_do_not_starve_the_poll() -> None:
+    stage = Stage(World(pass_s=0.1, duration_s=4))
+    migrate(stage)
+    looks = [p.elapsed_s for p in stage.progress if p.phase == "Running"]
+    assert len(looks) >= 30, "about one for each pass"
+    assert max(b - a for a, b in itertools.pairwise(looks)) < 0.5
+
+
+def test_flags_say_what_the_options_allow() -> None:
+    stage = Stage(World(), msgspec.structs.replace(POST_COPY, allow_auto_converge=True, bandwidth_bps=1000))
+    migrate(stage)
+    params = stage.world.params
+    assert params is not None
+    assert params.flags == {
+        MigrateFlag.LIVE,
+        MigrateFlag.PEER2PEER,
+        MigrateFlag.PERSIST_DEST,
+        MigrateFlag.AUTO_CONVERGE,
+        MigrateFlag.POSTCOPY,
+    }
+    assert params.migrate_uri == "tcp://10.0.0.2:49152"
+    assert params.bandwidth_mib == 1, "a tiny cap must not become none"
+
+
+def test_all_findings_of_the_target_come_together_and_nothing_is_left() -> None:
+    async def two(request: PrepareRequest) -> tuple[str, ...]:
+        return ("memory: 1 GiB missing", "the name is taken")
+
+    async def hangs(request: PrepareRequest) -> tuple[str, ...]:
+        await asyncio.sleep(3600)
+        return ()
+
+    checks = (Check(name="resources", run=two), Check(name="disks", run=hangs))
+    stage = Stage(World(), checks=checks)
+    record = migrate(stage)
+    assert record.cause is Cause.REFUSED
+    assert "1 GiB missing; the name is taken; disks: the check of disks took longer" in record.reason
+    assert (stage.hooks.reserved, stage.world.params, stage.world.running) == (0, None, ["source"])
+    assert stage.target.records == ()
+
+
+def test_a_target_that_is_away_for_a_moment_is_asked_again() -> None:
+    stage = Stage(World())
+    stage.wire.down.add("prepare")
+
+    async def back(call: str) -> None:
+        if stage.world.calls.count("peer.prepare") == 2:
+            stage.wire.down.clear()
+
+    stage.world.hook = back
+    assert migrate(stage).phase is Phase.SUCCEEDED
+
+
+def test_a_target_that_stays_away_ends_the_attempt() -> None:
+    stage = Stage(World())
+    stage.wire.down.update({"prepare", "finish"})
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.TARGET_UNREACHABLE, ["source"])
+    assert stage.world.calls.count("peer.prepare") == 3
+
+
+def test_a_guest_that_its_user_paused_stays_paused() -> None:
+    world = World()
+    world.source = DomainRecord(
+        uuid=UUID, name="default_vm", state=DomainState.PAUSED, reason="user", persistent=True
+    )
+    stage = Stage(world, POST_COPY)
+    record = migrate(stage)
+    assert record.phase is Phase.SUCCEEDED
+    assert world.target is not None
+    assert world.target.state is DomainState.PAUSED
+    assert "source.undefine" in world.calls
+    assert world.params is not None
+    assert MigrateFlag.PAUSED in world.params.flags
+    assert MigrateFlag.POSTCOPY not in world.params.flags
+
+
+def test_a_guest_stopped_by_a_disk_error_is_not_moved() -> None:
+    world = World()
+    assert world.source is not None
+    world.source = replace(world.source, state=DomainState.PAUSED, reason="ioerror")
+    record = migrate(Stage(world))
+    assert record.cause is Cause.SOURCE_UNABLE
+    assert "ioerror" in record.reason
+
+
+def test_failing_set_calls_are_retried_and_reported() -> None:
+    stage = Stage(World())
+    stage.world.errors["source.set_max_downtime"] = [HypervisorError("not now")] * 3
+    record = migrate(stage)
+    assert record.phase is Phase.SUCCEEDED
+    assert ("set", 150) in stage.world.limits
+    assert [s.action for s in record.steps[:2]] == ["max_downtime 150 ms failed", "max_downtime 150 ms"]
+
+
+def test_lost_events_cost_nothing_but_speed() -> None:
+    stage = Stage(World())
+    stage.world.events_lost = True
+    record = migrate(stage)
+    assert record.phase is Phase.SUCCEEDED
+    assert record.report is not None
+    assert (record.report.source, record.report.downtime_ms) == ("libvirt", 123)
+
+
+def test_statistics_that_fail_do_not_end_the_watch() -> None:
+    stage = Stage(World())
+    stage.world.errors["source.job_stats"] = [TimedOut("slow")] * 5
+    assert migrate(stage).phase is Phase.SUCCEEDED
+
+
+def test_a_journal_that_fails_stops_before_the_job_but_not_during_it() -> None:
+    stage = Stage(World())
+    stage.notebook.fail = StorageError("", "disk full")
+    with pytest.raises(StorageError):
+        migrate(stage)
+    assert stage.world.params is None
+
+    stage = Stage(World())
+
+    async def full(call: str) -> None:
+        if call == "source.migrate":
+            stage.notebook.fail = StorageError("", "disk full")
+
+    stage.world.hook = full
+    assert migrate(stage).phase is Phase.SUCCEEDED
+
+
+# Convergence ---------------------------------------------------------------------------------------------
+
+
+def test_completion_timeout_aborts_and_the_guest_stays() -> None:
+    stage = Stage(World(duration_s=None), SHORT)
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.COMPLETION_TIMEOUT, ["source"])
+    assert (stage.world.target, stage.hooks.released) == (None, 1)
+    assert record.report is not None
+    assert record.report.steps[-1][1] == "abort"
+
+
+def test_progress_timeout_aborts_a_migration_that_moves_no_data() -> None:
+    stage = Stage(World(duration_s=None), STUCK)
+    stage.world.moving = False
+    record = migrate(stage)
+    assert record.cause is Cause.PROGRESS_TIMEOUT
+    assert "no progress for 10 s" in record.reason
+
+
+def test_an_abort_that_fails_is_tried_again() -> None:
+    stage = Stage(World(duration_s=None), SHORT)
+    stage.world.errors["source.abort_job"] = [HypervisorError("busy"), TimedOut("slow")]
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.COMPLETION_TIMEOUT, ["source"])
+    assert stage.world.calls.count("source.abort_job") == 3
+
+
+def test_post_copy_when_the_completion_timeout_passes() -> None:
+    stage = Stage(World(duration_s=None), POST_COPY)
+    record = migrate(stage)
+    assert (record.phase, record.post_copy, stage.world.running) == (Phase.SUCCEEDED, True, ["target"])
+    assert [s.action for s in record.steps[-2:]] == ["start post-copy", "post-copy active"]
+    assert stage.world.calls.count("source.start_postcopy") == 1
+
+
+def test_post_copy_that_never_begins_is_given_up_at_twice_the_timeout() -> None:
+    stage = Stage(World(duration_s=None), POST_COPY)
+    stage.world.post_copy_honoured = False
+    record = migrate(stage)
+    assert (record.cause, record.post_copy) == (Cause.COMPLETION_TIMEOUT, False)
+    assert stage.world.running == ["source"]
+
+
+def test_post_copy_that_breaks_keeps_both_halves() -> None:
+    stage = Stage(World(duration_s=None, fault="post-copy"), POST_COPY)
+    record = migrate(stage)
+    assert record.cause is Cause.POST_COPY_FAILED
+    assert stage.world.source is not None
+    assert stage.world.target is not None
+    assert (stage.hooks.released, stage.hooks.adopted) == (0, 0)
+
+
+def test_pausing_the_guest_ends_a_migration_that_does_not_converge() -> None:
+    stage = Stage(World(duration_s=None), PAUSE)
+    record = migrate(stage)
+    assert (record.phase, stage.world.running) == (Phase.SUCCEEDED, ["target"])
+
+
+def test_a_guest_paused_by_the_engine_runs_again_when_the_migration_fails() -> None:
+    stage = Stage(World(duration_s=None, fault="stream"), PAUSE)
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.HYPERVISOR, ["source"])
+    assert "runs again on the source" in record.reason
+
+
+# Ends that are not clear ---------------------------------------------------------------------------------
+
+
+def test_a_broken_stream_leaves_the_guest_and_releases_the_target() -> None:
+    stage = Stage(World(fault="stream"))
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.HYPERVISOR, ["source"])
+    assert "stream closed" in record.reason
+    assert (stage.hooks.released, stage.world.target) == (1, None)
+
+
+def test_a_guest_that_powers_off_is_no_failure_to_restart_from() -> None:
+    stage = Stage(World(fault="guest-off"))
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.GUEST_ENDED, [])
+    assert stage.world.source is not None, "its definition stays"
+
+
+@pytest.mark.parametrize(
+    ("fault", "owner"), [("none", "source"), ("incoming", "source"), ("running", "target")]
+)
+def test_a_switchover_without_an_answer_is_decided_by_what_the_target_shows(fault: str, owner: str) -> None:
+    stage = Stage(World(fault=f"switch-{fault}"))
+    record = migrate(stage)
+    assert stage.world.running == [owner]
+    assert record.phase is (Phase.SUCCEEDED if owner == "target" else Phase.FAILED)
+    assert (stage.world.source is None) == (owner == "target")
+
+
+def test_the_source_stays_stopped_while_the_target_cannot_be_asked() -> None:
+    stage = Stage(World(fault="switch-none"))
+    stage.wire.down.update({"state", "finish"})
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.UNRESOLVED, [])
+    assert "source.resume" not in stage.world.calls
+
+
+def test_the_source_is_kept_until_the_target_confirms() -> None:
+    stage = Stage(World())
+    stage.wire.down.update({"state", "finish"})
+
+    async def scenario() -> tuple[AttemptRecord, AttemptRecord]:
+        first = await stage.agent().run()
+        assert stage.world.source is not None, "nothing is forgotten without proof"
+        stage.wire.down.clear()
+        return first, await stage.agent(stage.notebook.last).run()
+
+    first, second = run(scenario())
+    assert (first.phase, first.confirmed) == (Phase.SUCCEEDED, False)
+    assert (second.phase, second.confirmed, stage.world.source) == (Phase.SUCCEEDED, True, None)
+
+
+def test_a_restart_of_libvirtd_on_the_source_is_told_as_such() -> None:
+    stage = Stage(World(duration_s=None))
+
+    async def kill(call: str) -> None:
+        if stage.world.iteration == 3 and stage.world.began is not None:
+            stage.world.kill_libvirtd()
+            stage.world.errors["source.job_stats"] = [HypervisorUnavailable("down")] * 3
+
+    stage.world.hook = kill
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (Cause.HYPERVISOR, ["source"])
+
+
+def test_a_connection_that_breaks_does_not_end_a_job_that_goes_on() -> None:
+    stage = Stage(World(duration_s=8))
+
+    async def scenario() -> AttemptRecord:
+        agent = stage.agent()
+        task = asyncio.create_task(agent.run())
+        while stage.world.iteration < 3:
+            await asyncio.sleep(0.1)
+        stage.world.disconnect()
+        stage.world.errors["source.job_stats"] = [HypervisorUnavailable("down")] * 4
+        return await task
+
+    assert run(scenario()).phase is Phase.SUCCEEDED
+
+
+def test_a_libvirt_that_stays_away_leaves_the_attempt_to_be_taken_up_again() -> None:
+    stage = Stage(World(duration_s=None), Options(completion_timeout_per_gib_s=0))
+
+    async def scenario() -> AttemptRecord:
+        task = asyncio.create_task(stage.agent().run())
+        while stage.world.iteration < 3:
+            await asyncio.sleep(0.1)
+        stage.world.errors["source.job_stats"] = [HypervisorUnavailable("down")] * 100_000
+        with pytest.raises(HypervisorUnavailable):
+            await task
+        assert stage.notebook.last.phase is Phase.RUNNING
+        stage.world.errors["source.job_stats"].clear()
+        stage.world.duration_s = 0
+        return await stage.agent(stage.notebook.last).run()
+
+    assert run(scenario()).phase is Phase.SUCCEEDED
+
+
+# Cancel --------------------------------------------------------------------------------------------------
+
+
+def test_cancel_ends_a_running_migration() -> None:
+    stage = Stage(World(duration_s=None))
+
+    async def scenario() -> AttemptRecord:
+        agent = stage.agent()
+        task = asyncio.create_task(agent.run())
+        await asyncio.sleep(5)
+        assert await agent.cancel() is CancelAnswer.ACCEPTED
+        record = await task
+        assert await agent.cancel() is CancelAnswer.ENDED
+        return record
+
+    record = run(scenario())
+    assert (record.cause, record.reason) == (Cause.CANCELLED, "cancelled on request")
+    assert stage.world.running == ["source"]
+
+
+def test_cancel_in_post_copy_is_too_late_and_says_so() -> None:
+    stage = Stage(World(duration_s=None), POST_COPY)
+
+    async def scenario() -> AttemptRecord:
+        agent = stage.agent()
+        task = asyncio.create_task(agent.run())
+        while not agent.record.post_copy:
+            await asyncio.sleep(0.1)
+        assert await agent.cancel() is CancelAnswer.TOO_LATE
+        return await task
+
+    record = run(scenario())
+    assert (record.phase, stage.world.calls.count("source.abort_job")) == (Phase.SUCCEEDED, 0)
+    assert "too late" in record.reason
+
+
+def test_a_cancel_during_any_call_has_a_clear_outcome() -> None:
+    outcomes = set()
+    for number in itertools.count(1):
+        stage = Stage(World(duration_s=2))
+
+        async def scenario(stage: Stage = stage, number: int = number) -> AttemptRecord:
+            agent = stage.agent()
+
+            async def cancel(call: str) -> None:
+                if len(stage.world.calls) == number:
+                    await agent.cancel()
+
+            stage.world.hook = cancel
+            return await agent.run()
+
+        record = run(scenario())
+        if not record.cancel:
+            assert number > 15, "the run made fewer calls than a migration takes"
+            break
+        outcomes.add(record.phase)
+        if record.phase is Phase.SUCCEEDED:
+            assert (stage.world.running, record.confirmed) == (["target"], True), number
+            assert "too late" in record.reason, number
+        else:
+            assert (record.cause, stage.world.running, stage.world.target) == (
+                Cause.CANCELLED,
+                ["source"],
+                None,
+            ), number
+            assert all(r.released for r in stage.target.records), number
+    assert outcomes == {Phase.SUCCEEDED, Phase.FAILED}
+
+
+# The agent dies ------------------------------------------------------------------------------------------
+
+
+async def killed_at(stage: Stage, number: int, away_s: float) -> tuple[AttemptRecord, bool]:
+    """Run, kill the source's agent when it makes its call ``number``, start it again from the journal.
+
+    The second value tells whether it made that many calls at all.
+    """
+    reached = asyncio.Event()
+
+    async def stop(call: str) -> None:
+        if len(stage.world.calls) == number:
+            reached.set()
+            await asyncio.sleep(3600)
+
+    stage.world.hook = stop
+    task = asyncio.create_task(stage.agent().run())
+    waiting = asyncio.create_task(reached.wait())
+    await asyncio.wait({task, waiting}, return_when="FIRST_COMPLETED")
+    waiting.cancel()
+    if task.done():
+        return await task, False
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stage.world.hook = None
+    await asyncio.sleep(away_s)
+    return await stage.agent(stage.notebook.last).run(), True
+
+
+@pytest.mark.parametrize("away_s", [0.0, 30.0])
+def test_an_agent_killed_at_any_call_goes_on(away_s: float) -> None:
+    succeeded = 0
+    for number in itertools.count(1):
+        stage = Stage(World(duration_s=2))
+        record, killed = run(killed_at(stage, number, away_s))
+        if not killed:
+            assert number > 15, "the run made fewer calls than a migration takes"
+            break
+        if record.phase is Phase.SUCCEEDED:
+            succeeded += 1
+            assert (stage.world.running, stage.world.source, record.confirmed) == (["target"], None, True)
+            assert stage.hooks.adopted == 1, number
+        else:
+            assert record.cause is Cause.INTERRUPTED, (number, record.reason)
+            assert "migrate" in stage.world.calls[number - 1] or stage.world.params is None, number
+            assert (stage.world.running, stage.world.target) == (["source"], None), number
+    assert succeeded > 12
+
+
+def test_an_agent_killed_on_the_way_to_post_copy_switches_once() -> None:
+    for number in itertools.count(2, 9):
+        stage = Stage(World(duration_s=None), POST_COPY)
+        record, killed = run(killed_at(stage, number, 0.5))
+        if not killed:
+            assert number > 80
+            break
+        assert record.phase.final, number
+        assert len(stage.world.running) == 1, number
+        assert [s.action for s in record.steps].count("start post-copy") <= 1, number
+
+
+def test_the_policy_goes_on_with_its_own_state_after_a_restart() -> None:
+    stage = Stage(World(duration_s=40))
+
+    async def scenario() -> AttemptRecord:
+        task = asyncio.create_task(stage.agent().run())
+        while stage.world.limit_ms < 364:
+            await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(1)
+        return await stage.agent(stage.notebook.last).run()
+
+    record = run(scenario())
+    assert record.phase is Phase.SUCCEEDED
+    assert [ms for what, ms in stage.world.limits if what == "set"] == [150, 257, 364, 471]
+
+
+def test_a_cancel_survives_a_restart() -> None:
+    stage = Stage(World(duration_s=None))
+
+    async def scenario() -> AttemptRecord:
+        agent = stage.agent()
+        task = asyncio.create_task(agent.run())
+        await asyncio.sleep(3)
+        stage.world.errors["source.abort_job"] = [HypervisorError("busy")] * 3
+        await agent.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await stage.agent(stage.notebook.last).run()
+
+    record = run(scenario())
+    assert (record.cause, stage.world.running) == (Cause.CANCELLED, ["source"])
