@@ -39,7 +39,7 @@ _context: ContextVar[Mapping[str, object]] = ContextVar("log_fields", default=_N
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose key words are fields."""
+    """A logger whose key words are fields; ``level`` and ``msg`` are arguments, so no names for fields."""
 
     def bind(self, **fields: object) -> Log:
         """The same logger with these fields on every line."""
@@ -51,12 +51,6 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         fields |= {name: kwargs.pop(name) for name in list(kwargs) if name not in _STDLIB_WORDS}
         kwargs["extra"] = {**(kwargs.get("extra") or {}), "fields": fields}
         return msg, kwargs
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log at a numeric level."""
-        if self.isEnabledFor(level):
-            msg, words = self.process(msg, kwargs)
-            self.logger.log(level, msg, *args, **words)
 
 
 def get(name: str) -> Log:

@@ -3,11 +3,12 @@
 
 The lanes keep calls of different temper apart: none of these can delay another lane.
 
-    query    reads and quick changes
+    query    what libvirtd answers by itself, so also for a domain whose QEMU hangs
+    change   what needs an answer of a domain's QEMU, or waits for one that does
     start    starting a domain and asking it to shut down (seconds; minutes with huge pages)
     kill     ending a domain, the cure for a hung one, so never refused for its sake
     control  watching and steering a running job
-    migrate  whole migrations, one thread and one connection each
+    migrate  whole migrations
 """
 
 from __future__ import annotations
@@ -31,22 +32,24 @@ class LaneName(StrEnum):
     """The lanes, see above."""
 
     QUERY = "query"
+    CHANGE = "change"
     START = "start"
     KILL = "kill"
     CONTROL = "control"
     MIGRATE = "migrate"
 
 
-SHARED_LANES: Final[dict[str, int]] = {
+_THREADS: Final[dict[str, int]] = {
     # libvirtd answers all its clients with 20 threads by default (max_workers); these leave it some
-    LaneName.QUERY: 8,
+    LaneName.QUERY: 4,
+    LaneName.CHANGE: 8,
     LaneName.START: 4,
     LaneName.KILL: 4,
     LaneName.CONTROL: 4,
 }
-"""Lanes whose calls share connections, and their threads."""
-
 THREADS_PER_DOMAIN: Final = 2
+_NEVER_HANG: Final = (LaneName.QUERY, LaneName.KILL)
+"""Lanes that no domain can hold up, so no domain is capped in them."""
 
 
 class Calls:
@@ -57,7 +60,7 @@ class Calls:
         self._timeout_s = timeout_s
         self._lanes: dict[str, Lane] = {
             name: Lane(name=name, threads=threads, per_domain=THREADS_PER_DOMAIN)
-            for name, threads in SHARED_LANES.items()
+            for name, threads in _THREADS.items()
         }
         self._lanes[LaneName.MIGRATE] = Lane(
             name=LaneName.MIGRATE, threads=migrations, per_domain=1, waits=False
@@ -75,7 +78,7 @@ class Calls:
         """
 
         def work() -> T:
-            with self._link.session().connection(LaneName.QUERY) as connection:
+            with self._link.session().connection() as connection:
                 return _translated(connection, lambda: call(connection), what=what, uuid="")
 
         self._link.session()
@@ -87,7 +90,7 @@ class Calls:
         call: Callable[[libvirt.virDomain], T],
         *,
         what: str,
-        lane: LaneName = LaneName.QUERY,
+        lane: LaneName,
         timeout_s: float | None = None,
     ) -> T:
         """Run ``call(domain)`` in ``lane``; raises as ``on_host``, and further
@@ -98,7 +101,7 @@ class Calls:
         """
 
         def work() -> T:
-            with self._link.session().connection(lane) as connection:
+            with self._link.session().connection() as connection:
                 return _translated(
                     connection, lambda: call(connection.lookupByUUIDString(uuid)), what=what, uuid=uuid
                 )
@@ -107,7 +110,7 @@ class Calls:
         return await self._lanes[lane].run(
             work,
             what=what,
-            domain="" if lane is LaneName.KILL else uuid,
+            domain="" if lane in _NEVER_HANG else uuid,
             timeout_s=timeout_s or self._timeout_s,
         )
 
@@ -125,7 +128,7 @@ class Calls:
             await self.on_domain(uuid, call, what=what, lane=lane, timeout_s=timeout_s)
 
     async def migrate(self, uuid: str, call: Callable[[libvirt.virDomain], None]) -> None:
-        """Run ``call(domain)``, a migration, on a connection of its own and without a deadline.
+        """Run ``call(domain)``, a migration, without a deadline.
 
         Raises:
             Conflict: the domain is being migrated already, or all threads for migrations are in use.
@@ -133,7 +136,7 @@ class Calls:
         """
 
         def work() -> None:
-            with self._link.session().own_connection() as connection:
+            with self._link.session().connection() as connection:
                 domain = _translated(
                     connection, lambda: connection.lookupByUUIDString(uuid), what="migrate", uuid=uuid
                 )

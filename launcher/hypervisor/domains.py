@@ -41,7 +41,7 @@ class DomainCalls:
 
     async def domain(self, uuid: str) -> DomainRecord:
         """One domain. Raises NotFound."""
-        return await self._calls.on_domain(uuid, _record, what="read domain")
+        return await self._calls.on_domain(uuid, _record, what="read domain", lane=LaneName.QUERY)
 
     async def domain_xml(self, uuid: str, *, inactive: bool = False, migratable: bool = False) -> str:
         """The domain's XML: as it runs, as it will start next (``inactive``), or as another host may
@@ -51,7 +51,9 @@ class DomainCalls:
             flags |= libvirt.VIR_DOMAIN_XML_INACTIVE
         if migratable:
             flags |= libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
-        return await self._calls.on_domain(uuid, lambda domain: domain.XMLDesc(flags), what="read domain XML")
+        return await self._calls.on_domain(
+            uuid, lambda domain: domain.XMLDesc(flags), what="read domain XML", lane=LaneName.QUERY
+        )
 
     async def define(self, xml: str) -> str:
         """Define a persistent domain, checked against libvirt's schema, and return its UUID."""
@@ -73,18 +75,22 @@ class DomainCalls:
 
     async def suspend(self, uuid: str) -> None:
         """Stop the vCPUs; a domain paused already is a success."""
-        await self._calls.on_domain(uuid, lambda domain: domain.suspend(), what="pause domain")
+        await self._calls.on_domain(
+            uuid, lambda domain: domain.suspend(), what="pause domain", lane=LaneName.CHANGE
+        )
 
     async def resume(self, uuid: str) -> None:
         """Let the vCPUs run. Raises WrongPhase if they do."""
-        await self._calls.on_domain(uuid, lambda domain: domain.resume(), what="resume domain")
+        await self._calls.on_domain(
+            uuid, lambda domain: domain.resume(), what="resume domain", lane=LaneName.CHANGE
+        )
 
     async def shutdown(self, uuid: str) -> None:
         """Ask the guest to power off: by the agent if it is connected, else or if that fails by ACPI."""
         flags = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT | libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         await self._calls.on_domain(
             uuid,
-            lambda domain: _shutdown(domain, flags),
+            lambda domain: domain.shutdownFlags(flags),
             what="shut down domain",
             lane=LaneName.START,
             timeout_s=SHUTDOWN_TIMEOUT_S,
@@ -92,7 +98,9 @@ class DomainCalls:
 
     async def reset(self, uuid: str) -> None:
         """Press the reset button."""
-        await self._calls.on_domain(uuid, lambda domain: domain.reset(0), what="reset domain")
+        await self._calls.on_domain(
+            uuid, lambda domain: domain.reset(0), what="reset domain", lane=LaneName.CHANGE
+        )
 
     async def destroy(self, uuid: str, *, graceful: bool = True) -> None:
         """End the QEMU process; a domain that is not running or does not exist is a success.
@@ -114,7 +122,7 @@ class DomainCalls:
         exist is a success. ``keep_nvram`` keeps UEFI variables and TPM state, else they are deleted."""
         flags = _FORGET | (_KEEP_FIRMWARE if keep_nvram else _FORGET_FIRMWARE)
         await self._calls.if_exists(
-            uuid, lambda domain: domain.undefineFlags(flags), what="undefine domain", lane=LaneName.QUERY
+            uuid, lambda domain: domain.undefineFlags(flags), what="undefine domain", lane=LaneName.CHANGE
         )
 
     async def set_metadata(self, uuid: str, xml: str, *, prefix: str, namespace: str) -> None:
@@ -123,7 +131,10 @@ class DomainCalls:
         It replaces the element of the same ``namespace``. Raises Conflict or WrongPhase while migrating.
         """
         await self._calls.on_domain(
-            uuid, lambda domain: _set_metadata(domain, xml, prefix, namespace), what="set domain metadata"
+            uuid,
+            lambda domain: _set_metadata(domain, xml, prefix, namespace),
+            what="set domain metadata",
+            lane=LaneName.CHANGE,
         )
 
 
@@ -155,10 +166,6 @@ def _record(domain: libvirt.virDomain) -> DomainRecord:
         reason=reason,
         persistent=bool(domain.isPersistent()),
     )
-
-
-def _shutdown(domain: libvirt.virDomain, flags: int) -> None:
-    domain.shutdownFlags(flags)
 
 
 def _destroy(domain: libvirt.virDomain, flags: int) -> None:

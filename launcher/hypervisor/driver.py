@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from launcher.hypervisor.calls import SHARED_LANES, Calls
+from launcher.hypervisor.calls import Calls
 from launcher.hypervisor.domains import DomainCalls
 from launcher.hypervisor.link import Link
 from launcher.hypervisor.migrate import JobCalls
@@ -26,7 +26,7 @@ class LibvirtHypervisor(DomainCalls, JobCalls, HostCalls):
     def __init__(
         self, uri: str, *, call_timeout_s: float = 30.0, migrations: int = MIGRATION_THREADS
     ) -> None:
-        self._link = Link(uri, SHARED_LANES, open_timeout_s=call_timeout_s)
+        self._link = Link(uri, open_timeout_s=call_timeout_s)
         super().__init__(Calls(self._link, timeout_s=call_timeout_s, migrations=migrations))
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from launcher.errors import HypervisorUnavailable, TimedOut
@@ -27,9 +27,8 @@ LAST_DELAY_S: Final = 5.0
 class Link:
     """The connection state of one libvirtd. Use it from one event loop."""
 
-    def __init__(self, uri: str, lanes: Mapping[str, int], *, open_timeout_s: float) -> None:
+    def __init__(self, uri: str, *, open_timeout_s: float) -> None:
         self.uri = uri
-        self._lanes = dict(lanes)
         self._open_timeout_s = open_timeout_s
         self._opener = Lane(name="open", threads=1, per_domain=1)
         self._closer = Lane(name="close", threads=2, per_domain=2)
@@ -117,7 +116,7 @@ class Link:
                 loop.call_soon_threadsafe(_resolve, lost, why)
 
         def work() -> Session:
-            return open_session(self.uri, self._lanes, emit=emit, lost=gone)
+            return open_session(self.uri, emit=emit, lost=gone)
 
         opening = asyncio.create_task(self._opener.run(work, what="connect", timeout_s=None))
         try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import libvirt
@@ -111,7 +112,7 @@ class JobCalls:
         """Abort the job in progress. WrongPhase without one."""
         await self._control(uuid, lambda domain: domain.abortJob(), "abort job")
 
-    async def _control(self, uuid: str, call: Any, what: str) -> None:
+    async def _control(self, uuid: str, call: Callable[[libvirt.virDomain], object], what: str) -> None:
         await self._calls.on_domain(uuid, call, what=what, lane=LaneName.CONTROL)
 
 

@@ -1,98 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One session with libvirtd: connections opened together and lost together. Blocking; run it in threads.
+"""One session with libvirtd: connections opened on demand and lost together. Blocking; run it in threads.
 
-Why several: libvirtd stops reading from a connection that has 5 calls in progress
-(``max_client_requests`` in libvirtd.conf, default 5), keep-alive answers included. A few calls
-on a hung domain would so freeze every other call and then lose the connection. Each lane has
-connections of its own here, none carries more than ``CALLS_PER_CONNECTION``, and events have their own.
+A connection carries one call at a time, and events have a connection of their own, because calls that
+share one are not independent:
+
+- libvirt < 9.9 may lose the wake-up of the thread that does a connection's input and output; the second
+  call then waits until the first one ends, which is never when its domain hangs (seen with 9.0).
+- libvirtd stops reading from a connection with 5 calls in progress (``max_client_requests`` in
+  libvirtd.conf), keep-alive answers included.
+
+There are thus as many connections as calls were ever in progress at once, which the lanes bound.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import libvirt
 
 from launcher.errors import HypervisorUnavailable
 from launcher.hypervisor import events, translate
 
-CALLS_PER_CONNECTION = 4
-KEEPALIVE_INTERVAL_S = 5
-KEEPALIVE_COUNT = 3
+KEEPALIVE_INTERVAL_S: Final = 5
+KEEPALIVE_COUNT: Final = 3
 """A libvirtd that is silent for interval x (count + 1) = 20 s counts as gone."""
 
 Lost = Callable[[str], None]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Channel:
-    """A connection of a lane and the calls in progress on it."""
-
-    connection: libvirt.virConnect
-    calls: int = 0
-
-
 class Session:
-    """Open connections to the libvirtd at ``uri``; build it with ``open_session``."""
+    """Connections to the libvirtd at ``uri``; made by ``open_session``."""
 
-    def __init__(
-        self,
-        uri: str,
-        primary: libvirt.virConnect,
-        callbacks: tuple[int, ...],
-        channels: Mapping[str, tuple[_Channel, ...]],
-    ) -> None:
-        self.uri = uri
-        self._primary = primary
-        self._callbacks = callbacks
-        self._channels = channels
+    def __init__(self, uri: str, lost: Lost) -> None:
+        self._uri = uri
+        self._lost = lost
         self._lock = threading.Lock()
+        self._idle: list[libvirt.virConnect] = []
+        self._open = True
+        self._primary = _connect(uri, lost)
+        self._callbacks: tuple[int, ...] = ()
+
+    def register(self, emit: events.Emit) -> None:
+        """Ask for all events. Raises libvirtError if the connection is lost by now."""
+        self._callbacks = events.register(self._primary, emit)
 
     @contextlib.contextmanager
-    def connection(self, lane: str) -> Iterator[libvirt.virConnect]:
-        """The least busy connection of ``lane``, for one call."""
-        with self._lock:
-            channel = min(self._channels[lane], key=lambda candidate: candidate.calls)
-            channel.calls += 1
-        try:
-            yield channel.connection
-        finally:
-            with self._lock:
-                channel.calls -= 1
+    def connection(self) -> Iterator[libvirt.virConnect]:
+        """A connection that nobody else uses meanwhile.
 
-    @contextlib.contextmanager
-    def own_connection(self) -> Iterator[libvirt.virConnect]:
-        """A connection for one long call alone, opened and closed here."""
-        connection = _open(self.uri)
+        Raises:
+            HypervisorUnavailable: none is idle and libvirtd does not take another.
+        """
+        connection = self._take()
         try:
             yield connection
         finally:
-            with contextlib.suppress(libvirt.libvirtError):
-                connection.close()
+            self._give_back(connection)
 
     def close(self) -> None:
-        """Close everything; errors of connections that are already lost do not matter."""
+        """Close everything that is idle; a connection in use is closed after its call."""
+        with self._lock:
+            self._open, idle, self._idle = False, self._idle, []
         for callback in self._callbacks:
             with contextlib.suppress(libvirt.libvirtError):
                 self._primary.domainEventDeregisterAny(callback)
-        for connection in self._connections():
-            with contextlib.suppress(libvirt.libvirtError):
-                connection.unregisterCloseCallback()
-            with contextlib.suppress(libvirt.libvirtError):
-                connection.close()
+        for connection in (self._primary, *idle):
+            _disconnect(connection)
 
-    def _connections(self) -> Iterator[libvirt.virConnect]:
-        yield self._primary
-        for channels in self._channels.values():
-            for channel in channels:
-                yield channel.connection
+    def _take(self) -> libvirt.virConnect:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return _connect(self._uri, self._lost)
+
+    def _give_back(self, connection: libvirt.virConnect) -> None:
+        with self._lock:
+            keep = self._open and bool(connection.isAlive())
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            _disconnect(connection)
 
 
-def open_session(uri: str, lanes: Mapping[str, int], *, emit: events.Emit, lost: Lost) -> Session:
-    """Connect for ``lanes`` (name -> threads) and register all events.
+def open_session(uri: str, *, emit: events.Emit, lost: Lost) -> Session:
+    """Connect to ``uri`` and register all events.
 
     ``emit`` and ``lost`` (with libvirt's reason) are called in libvirt's event thread; ``lost`` may be
     called once for each connection.
@@ -101,36 +95,19 @@ def open_session(uri: str, lanes: Mapping[str, int], *, emit: events.Emit, lost:
         HypervisorUnavailable: libvirtd cannot be reached.
     """
     events.ensure_event_thread()
-    with contextlib.ExitStack() as undo:
-
-        def connect() -> libvirt.virConnect:
-            connection = _open(uri)
-            undo.callback(connection.close)
-            connection.registerCloseCallback(_close_callback, lost)
-            return connection
-
-        try:
-            channels = {
-                lane: tuple(
-                    _Channel(connection=connect()) for _ in range(-(-threads // CALLS_PER_CONNECTION))
-                )
-                for lane, threads in lanes.items()
-            }
-            primary = connect()
-            session = Session(uri, primary, events.register(primary, emit), channels)
-        except libvirt.libvirtError as error:
-            raise _unreachable(uri, error) from error
-        undo.pop_all()
-        return session
+    session = Session(uri, lost)
+    try:
+        session.register(emit)
+    except libvirt.libvirtError as error:
+        session.close()
+        raise _unreachable(uri, error) from error
+    return session
 
 
-def _close_callback(_connection: libvirt.virConnect, reason: int, lost: Lost) -> None:
-    lost(f"connection to libvirtd closed ({translate.named(translate.CLOSE_REASONS, reason)})")
-
-
-def _open(uri: str) -> libvirt.virConnect:
+def _connect(uri: str, lost: Lost) -> libvirt.virConnect:
     try:
         connection = libvirt.open(uri)
+        connection.registerCloseCallback(_close_callback, lost)
     except libvirt.libvirtError as error:
         raise _unreachable(uri, error) from error
     try:
@@ -138,8 +115,21 @@ def _open(uri: str) -> libvirt.virConnect:
     except libvirt.libvirtError as error:
         # drivers inside our own process (test:///) have nobody to keep alive
         if not translate.is_unsupported(error):
+            _disconnect(connection)
             raise _unreachable(uri, error) from error
     return connection
+
+
+def _disconnect(connection: libvirt.virConnect) -> None:
+    """Close; the errors of a connection that is lost already do not matter."""
+    with contextlib.suppress(libvirt.libvirtError):
+        connection.unregisterCloseCallback()
+    with contextlib.suppress(libvirt.libvirtError):
+        connection.close()
+
+
+def _close_callback(_connection: libvirt.virConnect, reason: int, lost: Lost) -> None:
+    lost(f"connection to libvirtd closed ({translate.named(translate.CLOSE_REASONS, reason)})")
 
 
 def _unreachable(uri: str, error: libvirt.libvirtError) -> HypervisorUnavailable:

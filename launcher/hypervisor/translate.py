@@ -190,7 +190,7 @@ _BY_TEXT: Final[tuple[tuple[int, re.Pattern[str], _Make], ...]] = tuple(
         ("OPERATION_TIMEOUT", r"state change lock|agent change lock", _plain(errors.Conflict)),
         (
             "OPERATION_INVALID",
-            r"another migration job|being migrated|active block job|is (already )?in progress",
+            r"another migration job|being migrated|active block job|already in progress",
             _plain(errors.Conflict),
         ),
     )
