@@ -20,19 +20,15 @@ DEMO_MANIFEST = Path(launcher.__file__).parents[1] / "examples" / "demo.yaml"
 _LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
 
 
-class _Name(click.ParamType[str]):
-    """The name of a lab: part of a path that must stay short."""
-
-    name = "name"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not isinstance(value, str) or not _LAB_NAME.fullmatch(value):
-            self.fail("1 to 20 lower-case letters, digits and hyphens", param, ctx)
-        return value
+def _check_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A lab's name is part of a path that must stay short."""
+    if not _LAB_NAME.fullmatch(value):
+        raise click.BadParameter("1 to 20 lower-case letters, digits and hyphens")
+    return value
 
 
 _name = click.option(
-    "--name", type=_Name(), default=detached.DEFAULT_NAME, show_default=True, help="Which lab."
+    "--name", callback=_check_name, default=detached.DEFAULT_NAME, show_default=True, help="Which lab."
 )
 _kvm = click.option("--kvm", is_flag=True, help="Let guests use the machine's KVM (default: emulate them).")
 

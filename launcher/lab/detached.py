@@ -101,13 +101,13 @@ def _start(settings: Settings) -> LabState:
             stderr=log,
             start_new_session=True,
         )
-        try:
-            return _wait_up(process, folder, log)
-        except BaseException:  # also Ctrl+C: a lab that nobody knows of must not stay
-            process.kill()
-            process.wait()
-            _clear(folder)
-            raise
+        with contextlib.ExitStack() as undo:  # also at Ctrl+C: a lab that nobody knows of must not stay
+            undo.callback(_clear, folder)
+            undo.callback(process.wait)
+            undo.callback(process.kill)
+            found = _wait_up(process, folder, log)
+            undo.pop_all()
+            return found
 
 
 def _wait_up(process: subprocess.Popen[bytes], folder: Path, log: IO[bytes]) -> LabState:
