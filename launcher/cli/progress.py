@@ -13,7 +13,9 @@ from launcher.units import human_bytes, human_ms
 from launcher.v1.migrations_pb2 import Migration, MigrationProgress, MigrationReport
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress
+    from rich.text import Text
 
 LINE_EVERY_S = 5.0
 
@@ -41,7 +43,7 @@ def follow(views: Iterable[Migration], *, out: TextIO | None = None) -> Migratio
 def line(migration: Migration) -> str:
     """One look in one line."""
     progress = migration.progress
-    if not migration.HasField("progress"):
+    if not _measured(migration):
         return phase(migration) or "Pending"
     return f"{phase(migration)}  {_share(progress):3.0f} %  {_numbers(progress)}"
 
@@ -71,6 +73,11 @@ def report_lines(report: MigrationReport) -> list[str]:
         f"    {step.elapsed_seconds:7.1f} s  {step.action}" + (f"  ({step.reason})" if step.reason else "")
         for step in report.steps
     ]
+
+
+def _measured(migration: Migration) -> bool:
+    """Whether there are numbers yet."""
+    return migration.HasField("progress") and migration.progress.total_bytes > 0
 
 
 def _share(progress: MigrationProgress) -> float:
@@ -119,32 +126,32 @@ class _Lines:
 
 
 class _Bar:
-    """For terminals."""
+    """For terminals: the bar, and below it the numbers, which may take two lines of a narrow one."""
 
     def __init__(self, out: TextIO) -> None:
         self._progress, self._task = _rich_bar(out)
+        self._numbers, self._live = _rich_live(self._progress)
         self._note = ""
 
     def __enter__(self) -> _Bar:
-        self._progress.start()
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._live.stop()
 
     def update(self, migration: Migration) -> None:
         """Move the bar; what the policy did stays above it."""
         progress = migration.progress
         done = phase(migration) == "Succeeded"
-        numbers = _numbers(progress) if migration.HasField("progress") else ""
         self._progress.update(
             self._task,
             completed=100.0 if done else _share(progress),
             description=phase(migration) or "Pending",
-            numbers=numbers,
         )
+        self._numbers.plain = f"  {_numbers(progress)}" if _measured(migration) else ""
         if progress.note and progress.note != self._note:
-            self._progress.console.print(f"  {progress.note}", markup=False, highlight=False)
+            self._live.console.print(f"  {progress.note}", markup=False, highlight=False)
         self._note = progress.note
 
 
@@ -152,14 +159,18 @@ def _rich_bar(out: TextIO) -> tuple[Progress, Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[numbers]}", markup=False),
-    )
-    progress = Progress(*columns, console=Console(file=out), refresh_per_second=5)
-    return progress, progress.add_task("Pending", total=100.0, numbers="")
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=40), TaskProgressColumn())
+    progress = Progress(*columns, console=Console(file=out))
+    return progress, progress.add_task("Pending", total=100.0)
+
+
+def _rich_live(progress: Progress) -> tuple[Text, Live]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    numbers = Text()
+    return numbers, Live(Group(progress, numbers), console=progress.console, refresh_per_second=5)
 
 
 def endings(views: Iterable[Migration]) -> Iterator[Migration]:

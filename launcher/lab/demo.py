@@ -32,8 +32,8 @@ LINK_MBIT = 160
 """The link's rate: slow enough to watch, fast enough for 160 MiB of guest in some seconds."""
 
 TICK_PERIOD_S = 1.0
-JITTER_S = 0.5
-"""How much later than due a tick may appear: an emulated guest shares two processors with all the rest."""
+JITTER_S = 1.0
+"""How much later than due a tick may appear on a busy machine before the demo calls it a failure."""
 
 RUNNING_TIMEOUT_S = 60.0
 BOOT_TIMEOUT_S = 90.0
