@@ -25,6 +25,7 @@ from launcher.host.config import Config
 from launcher.host.logging import get, setup
 from launcher.host.systemd import Notifier, notifier
 from launcher.hypervisor.driver import LibvirtHypervisor
+from launcher.hypervisor.port import ConnectionEvent, Event, Hypervisor
 from launcher.metrics.http import MetricsServer
 
 log = get("launcher.daemon")
@@ -74,13 +75,27 @@ async def serve(config: Config) -> None:
         notify = notifier(os.environ)
         if config.listen.metrics:
             stack.callback(MetricsServer(agent, config.listen.metrics).close)
-        watchdog = asyncio.create_task(_feed_watchdog(notify))
-        stack.callback(watchdog.cancel)
+        for work in (_feed_watchdog(notify), _tell_health(server, hypervisor)):
+            stack.callback(asyncio.create_task(work).cancel)
         notify.ready(f"serving on {config.listen.socket}")
         log.info("ready", node=config.node_name, version=__version__)
         await stop.wait()
         notify.stopping()
         log.info("stopping; guests go on")
+
+
+async def _tell_health(server: ApiServer, hypervisor: Hypervisor) -> None:
+    changed = asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ConnectionEvent):
+            changed.set()
+
+    hypervisor.subscribe(on_event)
+    while True:
+        await server.set_ready(ready=hypervisor.connected)
+        await changed.wait()
+        changed.clear()
 
 
 async def _feed_watchdog(notify: Notifier) -> None:

@@ -23,6 +23,7 @@ from launcher.host.boot import boot_id
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainState
 from launcher.plan.make import make_plan
+from launcher.plan.runnable import require_runnable
 from launcher.spec.defaults import apply_defaults
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance
 from launcher.spec.rules import check
@@ -80,16 +81,18 @@ class Instances:
         Raises:
             InvalidSpec, HostUnsupported, HypervisorUnavailable, AlreadyExists (the UUID is another's).
         """
-        violations = check(manifest)
+        facts = await self._facts.get()
+        settings = defaults_settings(self._config, facts)
+        violations = check(manifest, settings=settings)
         if violations:
             raise InvalidSpec(violations)
-        facts = await self._facts.get()
-        defaulted = apply_defaults(manifest, defaults_settings(self._config, facts))
+        defaulted = apply_defaults(manifest, settings)
         allocations = allocate(defaulted, companions, uid=uid, facts=facts, others=self.records())
         taken = self.by_uuid(allocations.uuid)
         if taken is not None and taken.record.uid != uid:
             raise AlreadyExists("domain UUID", allocations.uuid, hint=f"it is that of {taken.record.key}")
         plan = make_plan(defaulted, facts, allocations, plan_settings(self._config))
+        require_runnable(plan.devices)
         now = self._services.clock.now()
         return InstanceRecord(
             uid=uid,

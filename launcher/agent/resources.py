@@ -8,17 +8,19 @@ are repeatable), or nothing.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
+
+import msgspec
 
 from launcher.agent.store import Store
-from launcher.plan.found import with_base_formats
+from launcher.plan.devices.observed import with_observations
 from launcher.plan.model import VMPlan
-from launcher.plan.steps import AnyStep, CreateTap, FetchContainerDisk
-from launcher.storage.images import probe_format
+from launcher.plan.steps import AnyStep, CreateTap
+from launcher.storage.observe import observe
 
 STEP_TIMEOUT_S = 600.0
 """Bound of one step: fetching a large image is the longest."""
+OBSERVE_TIMEOUT_S = 30.0
 
 
 class Executor(Protocol):
@@ -41,14 +43,13 @@ class Resources:
 
         Raises what the executors raise, with what was made so far journalled.
         """
-        formats: dict[str, Literal["raw", "qcow2"]] = {}
         for step in plan.steps:
             await self._store.journal_add(step)
             async with asyncio.timeout(STEP_TIMEOUT_S):
                 await self._executor(step).make(step)
-            if isinstance(step, FetchContainerDisk):
-                formats[step.path] = await asyncio.to_thread(probe_format, step.volume, Path(step.path))
-        return with_base_formats(plan, formats)
+        async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+            seen = await asyncio.to_thread(observe, plan.devices)
+        return msgspec.structs.replace(plan, devices=with_observations(plan.devices, seen))
 
     async def release(self, owner: str) -> None:
         """Undo everything that ``owner`` has in the journal."""

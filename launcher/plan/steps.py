@@ -20,10 +20,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", omit_def
 
 
 class MakeDirectory(Step, frozen=True, kw_only=True, tag="MakeDirectory"):
-    """A directory of the instance's own. Release removes it with all that is in it."""
+    """A directory of the instance's own. Release removes it with all that is in it.
+
+    ``uid`` and ``gid`` are its owner when that is not the agent: QEMU makes its sockets itself.
+    """
 
     path: str
     mode: int = 0o711
+    uid: int | None = None
+    gid: int | None = None
 
 
 class CreateImage(Step, frozen=True, kw_only=True, tag="CreateImage"):

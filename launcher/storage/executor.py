@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from pathlib import Path
 
 from launcher.errors import Bug, StorageError
-from launcher.host.files import remove_tree
+from launcher.host.files import make_directory, remove_tree
 from launcher.plan.steps import (
     AnyStep,
     CreateImage,
@@ -68,8 +69,9 @@ class StorageExecutor:
 
 def _make_directory(step: MakeDirectory) -> None:
     path = Path(step.path)
-    path.mkdir(parents=True, exist_ok=True)
-    path.chmod(step.mode)
+    make_directory(path, mode=step.mode)
+    if step.uid is not None or step.gid is not None:
+        os.chown(path, -1 if step.uid is None else step.uid, -1 if step.gid is None else step.gid)
 
 
 def _require(step: RequireFile) -> None:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at finished images: O_DIRECT, allocation, formats. Blocking; call it in a thread. Changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from launcher.errors import StorageError
+from launcher.plan.devices.model import DevicesPlan, DiskPlan
+from launcher.plan.devices.observed import Observed
+from launcher.storage.images import probe_format
+
+
+def observe(devices: DevicesPlan) -> dict[str, Observed]:
+    """What the files of all disks show, by volume.
+
+    Raises:
+        StorageError: an image cannot be opened, or a base image refers to other files.
+    """
+    return {disk.name: _observe(disk) for disk in devices.disks if disk.source is not None}
+
+
+def _observe(disk: DiskPlan) -> Observed:
+    assert disk.source is not None, "only disks with a source are looked at"
+    direct = _direct(disk.name, disk.source.path)
+    backing_format = None
+    if disk.backing is not None:
+        base = disk.backing.source.path
+        direct = direct and _direct(disk.name, base)
+        # Only what came out of an image is probed; a claim under an overlay is raw by definition.
+        if not disk.backing.source.block and disk.kind == "containerDisk":
+            backing_format = probe_format(disk.name, Path(base))
+    return Observed(
+        direct=direct,
+        preallocated=disk.format == "raw" and _preallocated(disk.source.path),
+        backing_format=backing_format,
+    )
+
+
+def _direct(volume: str, path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return False
+        raise StorageError(volume, f"{path} cannot be opened: {error.strerror}") from error
+    return True
+
+
+def _preallocated(path: str) -> bool:
+    seen = Path(path).stat()
+    return stat.S_ISREG(seen.st_mode) and seen.st_blocks * 512 >= seen.st_size
