@@ -38,10 +38,12 @@ def up(name: str, nodes: Sequence[str], *, kvm: bool = False) -> LabState:
     """Start the lab ``name``, or give the state of the one that runs.
 
     Raises:
+        InvalidRequest: a node's name will not do.
         Conflict: it runs with other nodes.
         HostUnsupported: no lab can run here.
         Unavailable: it did not come up; the message says why.
     """
+    lab.check_names(nodes)
     folder = base() / name
     with _locked(name):
         running = state.read(folder)

@@ -62,7 +62,7 @@ class Lab:
         reason = missing()
         if reason:
             raise HostUnsupported("what the playground needs", reason, hint="run as root after `make deps`")
-        _check_names(names)
+        check_names(names)
         sweep(Path(tempfile.gettempdir()), FOLDER_PREFIX)
         root = folder if folder is not None else Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         self.layout = LabLayout(root)
@@ -196,7 +196,12 @@ def _claim(layout: LabLayout) -> None:
     layout.owner.write_bytes(msgspec.json.encode(ProcessId.own()))
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that cannot be a folder, a host name and a word of a command line.
+
+    Raises:
+        InvalidRequest: naming each bad one.
+    """
     found = [
         _bad("names", name, "a node's name is 1 to 15 lower-case letters, digits and hyphens")
         for name in names

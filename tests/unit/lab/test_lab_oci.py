@@ -21,7 +21,7 @@ FILES = [
 
 def _blob(folder: Path, descriptor: dict[str, Any]) -> bytes:
     algorithm, _, digest = descriptor["digest"].partition(":")
-    data = (folder / "blobs" / algorithm / digest).read_bytes()
+    data: bytes = (folder / "blobs" / algorithm / digest).read_bytes()
     assert hashlib.new(algorithm, data).hexdigest() == digest
     assert len(data) == descriptor["size"]
     return data
