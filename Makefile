@@ -29,6 +29,9 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 test: deps ## unit tests and tests on real nodes
 	$(BIN)/pytest
 
+demo: deps ## two nodes on this machine, a guest, a live migration (KEEP=1 leaves the nodes up)
+	@$(BIN)/launcherctl lab demo $(if $(filter-out 0,$(KEEP)),--keep)
+
 # protoc finds its plugins on PATH; package launcher.v1 under proto/ lands in launcher/v1 with imports that resolve.
 PROTOS := $(sort $(wildcard proto/launcher/v1/*.proto))
 PROTOC = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto \
@@ -43,4 +46,4 @@ proto-check: ## fail when launcher/v1 is not what proto/ gives
 	  diff -r -x __init__.py -x __pycache__ "$$scratch/launcher/v1" launcher/v1 || \
 	  { echo "error: launcher/v1 is stale" >&2; echo "hint: run make proto and commit the result" >&2; exit 1; }
 
-.PHONY: help deps venv lint test proto proto-check
+.PHONY: help deps venv lint test demo proto proto-check
