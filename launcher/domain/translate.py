@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from launcher.domain.build import build
 from launcher.domain.caps import domain_caps, node_facts
-from launcher.errors import InvalidRequest, Violation
+from launcher.errors import InvalidRequest, InvalidSpec, Violation
 from launcher.plan.allocations import Allocations
 from launcher.plan.arch import ARCHITECTURES
 from launcher.plan.context import vcpu_topology
@@ -26,6 +26,7 @@ from launcher.plan.settings import PlanSettings
 from launcher.plan.volumes import block_claims as places_of_blocks
 from launcher.spec.defaults import DefaultsSettings, apply_defaults
 from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.rules import check
 
 # The namespace (RFC 9562, version 5) of the uid that a manifest without one is translated with.
 _UID_NAMESPACE = uuid.UUID("b5c0a7f6-5a0e-4d0c-9d52-5f8e0d3c9a41")
@@ -83,8 +84,12 @@ def translate_plan(
     facts = _facts(vmi, capabilities_xml, domain_capabilities_xml)
     if emulation:
         facts = replace(facts, kvm_usable=False)
-    vmi = apply_defaults(vmi, _defaults(facts, chosen))
-    return make_plan(vmi, facts, _allocations(vmi, facts, cpuset, block_claims), chosen)
+    defaults = _defaults(facts, chosen)
+    defaulted = apply_defaults(vmi, defaults)
+    violations = check(vmi, settings=defaults, defaulted=defaulted)
+    if violations:
+        raise InvalidSpec(violations)
+    return make_plan(defaulted, facts, _allocations(defaulted, facts, cpuset, block_claims), chosen)
 
 
 def _facts(

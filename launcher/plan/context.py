@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 from launcher.errors import Bug, HostUnsupported
+from launcher.plan import versions
 from launcher.plan.allocations import Allocations
 from launcher.plan.arch import AMD64, ARCHITECTURES, ArchTraits
 from launcher.plan.facts import NodeFacts
@@ -15,6 +16,9 @@ from launcher.plan.paths import InstancePaths, instance_paths
 from launcher.plan.settings import PlanSettings
 from launcher.spec.model import Devices, DomainSpec, VirtualMachineInstance
 from launcher.spec.quantity import Quantity
+
+# x2APIC ids above 255 need an IOMMU that remaps interrupts (Intel VT-d specification, EIM).
+_VCPUS_WITHOUT_IOMMU = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,8 @@ def plan_context(
             allowed.
     """
     arch = ARCHITECTURES.get(vmi.spec.architecture or facts.arch, AMD64)
-    topology = vcpu_topology(vmi)
+    virt = _virt(arch, facts, settings)
+    topology = _fitted(vcpu_topology(vmi), arch, facts, virt)
     domain = vmi.spec.domain
     transitional = bool(domain.devices.use_virtio_transitional)
     return PlanContext(
@@ -136,8 +141,8 @@ def plan_context(
         allocations=allocations,
         paths=instance_paths(settings, allocations.uid),
         arch=arch,
-        virt=_virt(arch, facts, settings),
-        topology=topology if arch.cpu_hotplug else _without_hotplug(topology),
+        virt=virt,
+        topology=topology,
         memory=guest_memory(vmi),
         iothreads=iothread_layout(vmi, topology.current),
         virtio_model=arch.virtio_transitional if transitional else arch.virtio,
@@ -171,8 +176,23 @@ def guest_memory(vmi: VirtualMachineInstance) -> int:
     return floor(asked.value)
 
 
-def _without_hotplug(topology: Topology) -> Topology:
-    return Topology(sockets=topology.sockets, cores=topology.cores, threads=topology.threads)
+def _fitted(topology: Topology, arch: ArchTraits, facts: NodeFacts, virt: str) -> Topology:
+    """Room for hotplug is given up where the host cannot have it; vCPUs of the guest are not."""
+    if not arch.cpu_hotplug:
+        topology = replace(topology, max_sockets=0)
+    caps = facts.caps(arch, virt)
+    limits = [caps.max_vcpus] if caps is not None and caps.max_vcpus else []
+    if arch.name == AMD64.name and facts.libvirt_version < versions.AUTOMATIC_IOMMU:
+        limits.append(_VCPUS_WITHOUT_IOMMU)
+    if not limits or topology.maximum <= min(limits):
+        return topology
+    if topology.current > min(limits):
+        raise HostUnsupported(
+            f"{topology.current} vCPUs",
+            f"libvirt and QEMU here allow {min(limits)}",
+            hint="ask for fewer vCPUs",
+        )
+    return replace(topology, max_sockets=min(limits) // topology.per_socket)
 
 
 def _virt(arch: ArchTraits, facts: NodeFacts, settings: PlanSettings) -> str:

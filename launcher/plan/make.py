@@ -15,6 +15,7 @@ from launcher.plan.features import features
 from launcher.plan.firmware import boot, boot_steps
 from launcher.plan.launch_security import launch_security
 from launcher.plan.model import Identity, LifecyclePlan, VMPlan
+from launcher.plan.notes import notes
 from launcher.plan.numa import guest_numa
 from launcher.plan.pinning import cputune
 from launcher.plan.settings import PlanSettings
@@ -59,6 +60,7 @@ def make_plan(
         lifecycle=_lifecycle(context),
         devices=devices,
         steps=(*plan_steps(context, devices), *boot_steps(context)),
+        notes=notes(context),
     )
 
 

@@ -250,7 +250,8 @@ class LifecyclePlan(Part, frozen=True, kw_only=True):
 
 
 class VMPlan(Part, frozen=True, kw_only=True):
-    """The whole plan. ``steps`` must be done, in order, before the domain starts."""
+    """The whole plan. ``steps`` must be done, in order, before the domain starts; ``notes`` say, for people,
+    what this node does otherwise than the manifest has it."""
 
     identity: Identity
     vcpus: VCPUs
@@ -268,6 +269,7 @@ class VMPlan(Part, frozen=True, kw_only=True):
     launch_security: LaunchSecurityPlan | None = None
     lifecycle: LifecyclePlan = LifecyclePlan()
     steps: tuple[AnyStep, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def encode(plan: VMPlan) -> str:

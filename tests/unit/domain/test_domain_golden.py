@@ -28,6 +28,7 @@ from launcher.plan.model import VMPlan
 from launcher.plan.settings import PlanSettings
 from launcher.spec.defaults import DefaultsSettings, apply_defaults
 from launcher.spec.load import load_vmi
+from launcher.spec.rules import check
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/vmi.yaml"))
@@ -41,11 +42,13 @@ def case_facts(case: str) -> NodeFacts:
     return msgspec.json.decode(path.read_bytes(), type=NodeFacts) if path.exists() else NodeFacts()
 
 
+def settings_of(case: str) -> DefaultsSettings:
+    return DefaultsSettings(architecture=case_facts(case).arch)
+
+
 @cache
 def case_plan(case: str) -> VMPlan:
-    facts = case_facts(case)
-    vmi = load_vmi((GOLDEN / case / "vmi.yaml").read_text())
-    vmi = apply_defaults(vmi, DefaultsSettings(architecture=facts.arch))
+    vmi = apply_defaults(load_vmi((GOLDEN / case / "vmi.yaml").read_text()), settings_of(case))
     assert vmi.metadata is not None
     assert vmi.spec.domain.firmware is not None
     raw = {"uid": vmi.metadata.uid or UID, "uuid": vmi.spec.domain.firmware.uuid}
@@ -53,7 +56,7 @@ def case_plan(case: str) -> VMPlan:
     if path.exists():
         raw |= msgspec.json.decode(path.read_bytes())
     allocations = msgspec.convert(raw, Allocations)
-    return make_plan(vmi, facts, allocations, PlanSettings(allow_emulation=True))
+    return make_plan(vmi, case_facts(case), allocations, PlanSettings(allow_emulation=True))
 
 
 @cache
@@ -131,6 +134,15 @@ def test_every_part_of_a_plan_is_set_in_some_case() -> None:
     ]
     unseen = {field.encode_name for part in parts for field in msgspec.structs.fields(part)} - seen
     assert unseen == set()
+
+
+def test_every_manifest_keeps_the_rules() -> None:
+    """A case that an agent would refuse shows nothing."""
+    broken = {
+        case: check(load_vmi((GOLDEN / case / "vmi.yaml").read_text()), settings=settings_of(case))
+        for case in CASES
+    }
+    assert {case: found for case, found in broken.items() if found} == {}
 
 
 def _fields(value: object, seen: set[str]) -> None:
