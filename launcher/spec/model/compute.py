@@ -13,7 +13,10 @@ from launcher.spec.quantity import Quantity
 class CPUFeature(Model, frozen=True, kw_only=True):
     """API type ``CPUFeature``.
 
-    A CPU flag; ``policy`` is force, require (also when absent), optional, disable or forbid.
+    One CPU flag.
+
+    name: libvirt's name of the flag
+    policy: force, require (the meaning when absent), optional, disable or forbid
     """
 
     name: str
@@ -25,7 +28,13 @@ class NUMAGuestMappingPassthrough(Model, frozen=True, kw_only=True):
 
 
 class NUMA(Model, frozen=True, kw_only=True):
-    """API type ``NUMA``."""
+    """API type ``NUMA``.
+
+    NUMA of the guest.
+
+    guest_mapping_passthrough: a guest cell for each host cell that its CPUs are on, with memory from
+        there
+    """
 
     guest_mapping_passthrough: NUMAGuestMappingPassthrough | None = None
 
@@ -33,7 +42,9 @@ class NUMA(Model, frozen=True, kw_only=True):
 class Realtime(Model, frozen=True, kw_only=True):
     """API type ``Realtime``.
 
-    ``mask`` names the vCPUs with realtime scheduling, such as ``0-3,^1``; absent means all.
+    Realtime vCPUs.
+
+    mask: the vCPUs with realtime scheduling, such as 0-3,^1; absent, all
     """
 
     mask: str | None = None
@@ -42,8 +53,18 @@ class Realtime(Model, frozen=True, kw_only=True):
 class CPU(Model, frozen=True, kw_only=True):
     """API type ``CPU``.
 
-    ``cores`` per socket, ``threads`` per core; ``max_sockets`` is how far sockets can be hotplugged.
-    ``model`` is a libvirt model, ``host-model`` or ``host-passthrough``.
+    Number, model, features and placement of the vCPUs.
+
+    cores: cores of each socket; absent, 1
+    dedicated_cpu_placement: each vCPU runs on a physical CPU that nobody else gets
+    features: CPU flags to add or to take away
+    isolate_emulator_thread: QEMU's own thread gets a dedicated CPU too, apart from the vCPUs
+    max_sockets: how many sockets there may be after plugging some at run time
+    model: a libvirt CPU model, host-model or host-passthrough
+    numa: how the guest's NUMA cells follow the host's
+    realtime: the guest is a realtime one: vCPUs under a FIFO scheduler, memory locked
+    sockets: sockets at start; absent, 1
+    threads: threads of each core; absent, 1
     """
 
     cores: Int64 | None = None
@@ -69,7 +90,9 @@ class CPUTopology(Model, frozen=True, kw_only=True):
 class DiskIOThreads(Model, frozen=True, kw_only=True):
     """API type ``DiskIOThreads``.
 
-    The number of threads that serve all disks together, where the policy is ``supplementalPool``.
+    Of the policy supplementalPool.
+
+    supplemental_pool_thread_count: threads that serve all virtio disks together
     """
 
     supplemental_pool_thread_count: Int64 | None = None
@@ -78,8 +101,9 @@ class DiskIOThreads(Model, frozen=True, kw_only=True):
 class Hugepages(Model, frozen=True, kw_only=True):
     """API type ``Hugepages``.
 
-    Back the guest with huge pages. ``page_size`` is a quantity as text (``2Mi``, ``1Gi``): the API has
-    it so.
+    Backing by huge pages.
+
+    page_size: size of a page, such as 2Mi or 1Gi
     """
 
     page_size: str | None = None
@@ -90,7 +114,12 @@ class SEVAttestation(Model, frozen=True, kw_only=True):
 
 
 class SEVPolicy(Model, frozen=True, kw_only=True):
-    """API type ``SEVPolicy``."""
+    """API type ``SEVPolicy``.
+
+    What the firmware must guarantee.
+
+    encrypted_state: registers are encrypted, too (SEV-ES)
+    """
 
     encrypted_state: bool | None = None
 
@@ -98,7 +127,12 @@ class SEVPolicy(Model, frozen=True, kw_only=True):
 class SEV(Model, frozen=True, kw_only=True):
     """API type ``SEV``.
 
-    ``dh_cert`` and ``session`` are base64 and secret: they are never shown.
+    AMD SEV and SEV-ES.
+
+    attestation: the guest waits, paused, until its owner has measured it
+    dh_cert: the guest owner's certificate, base64; secret, never shown
+    policy: what the firmware must guarantee
+    session: the guest owner's session, base64; secret, never shown
     """
 
     attestation: SEVAttestation | None = None
@@ -116,7 +150,14 @@ class TDX(Model, frozen=True, kw_only=True):
 
 
 class LaunchSecurity(Model, frozen=True, kw_only=True):
-    """API type ``LaunchSecurity``."""
+    """API type ``LaunchSecurity``.
+
+    Encryption of the guest's memory; at most one kind, none of them on s390x (Secure Execution).
+
+    sev: AMD SEV and SEV-ES
+    snp: AMD SEV-SNP
+    tdx: Intel TDX
+    """
 
     sev: SEV | None = None
     snp: SEVSNP | None = None
@@ -124,7 +165,12 @@ class LaunchSecurity(Model, frozen=True, kw_only=True):
 
 
 class Machine(Model, frozen=True, kw_only=True):
-    """API type ``Machine``."""
+    """API type ``Machine``.
+
+    The board that QEMU emulates.
+
+    type: machine type; absent, q35 on amd64, virt on arm64, s390-ccw-virtio on s390x
+    """
 
     type: str | None = None
 
@@ -132,8 +178,10 @@ class Machine(Model, frozen=True, kw_only=True):
 class ReservedOverhead(Model, frozen=True, kw_only=True):
     """API type ``ReservedOverhead``.
 
-    ``added_overhead`` bytes are reserved beside the guest's memory; ``mem_lock`` is ``Required`` or
-    ``NotRequired``.
+    What is reserved beside the guest's memory.
+
+    added_overhead: bytes on top of the computed overhead
+    mem_lock: whether QEMU's memory must be locked: Required or NotRequired
     """
 
     added_overhead: Quantity | None = None
@@ -143,8 +191,12 @@ class ReservedOverhead(Model, frozen=True, kw_only=True):
 class Memory(Model, frozen=True, kw_only=True):
     """API type ``Memory``.
 
-    What the guest has: ``guest`` bytes at boot, up to ``max_guest`` bytes by hotplug. Absent ``guest``
-    is taken from the resources.
+    Size and backing of the guest's memory.
+
+    guest: bytes at boot; absent, taken from the resources
+    hugepages: back the guest with huge pages
+    max_guest: bytes that it can grow to by hotplug
+    reserved_overhead: what is reserved beside the guest's memory
     """
 
     guest: Quantity | None = None
@@ -156,8 +208,11 @@ class Memory(Model, frozen=True, kw_only=True):
 class ResourceRequirements(Model, frozen=True, kw_only=True):
     """API type ``ResourceRequirements``.
 
-    Amounts by resource name: ``memory`` in bytes, ``cpu`` in CPUs. They size what the guest's own
-    fields leave open.
+    Amounts by resource name: memory in bytes, cpu in CPUs.
+
+    limits: upper bounds; cpu and memory also size a guest that names no size
+    overcommit_guest_overhead: the overhead of QEMU is not added to the reserved memory
+    requests: what is reserved; memory and cpu also size a guest that names no size
     """
 
     limits: dict[str, Quantity] = field(default_factory=dict)

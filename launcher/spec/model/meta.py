@@ -16,7 +16,14 @@ FieldsV1 = dict[str, Any]
 
 
 class LabelSelectorRequirement(Model, frozen=True, kw_only=True):
-    """API type ``LabelSelectorRequirement``."""
+    """API type ``LabelSelectorRequirement``.
+
+    One condition.
+
+    key: label
+    operator: how it is compared: In, NotIn, Exists, DoesNotExist
+    values: values to compare with
+    """
 
     key: str
     operator: str
@@ -24,14 +31,25 @@ class LabelSelectorRequirement(Model, frozen=True, kw_only=True):
 
 
 class LabelSelector(Model, frozen=True, kw_only=True):
-    """API type ``LabelSelector``."""
+    """API type ``LabelSelector``.
+
+    Objects by their labels; all conditions must hold.
+
+    match_expressions: conditions on labels
+    match_labels: labels with their values
+    """
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
     match_labels: dict[str, str] = field(default_factory=dict)
 
 
 class LocalObjectReference(Model, frozen=True, kw_only=True):
-    """API type ``LocalObjectReference``."""
+    """API type ``LocalObjectReference``.
+
+    An object of the same namespace.
+
+    name: name of the object
+    """
 
     name: str | None = None
 
@@ -49,7 +67,13 @@ class ManagedFieldsEntry(Model, frozen=True, kw_only=True):
 
 
 class ObjectFieldSelector(Model, frozen=True, kw_only=True):
-    """API type ``ObjectFieldSelector``."""
+    """API type ``ObjectFieldSelector``.
+
+    A field.
+
+    field_path: path of the field
+    api_version: version of the API that the path is meant in
+    """
 
     field_path: str
     api_version: str | None = None
@@ -91,7 +115,14 @@ class ObjectMeta(Model, frozen=True, kw_only=True):
 
 
 class ResourceFieldSelector(Model, frozen=True, kw_only=True):
-    """API type ``ResourceFieldSelector``."""
+    """API type ``ResourceFieldSelector``.
+
+    A figure of the resources.
+
+    resource: which, such as limits.cpu
+    container_name: container whose resources are meant
+    divisor: unit to express it in
+    """
 
     resource: str
     container_name: str | None = None

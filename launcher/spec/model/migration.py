@@ -14,8 +14,12 @@ from launcher.spec.quantity import Quantity
 class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
     """API type ``DowntimeTuningOptions``.
 
-    The ramp of the allowed downtime: from ``initial_ms`` in ``steps`` steps to the maximum, once
-    iteration ``start_after_iteration`` is reached, one step each ``cooldown_seconds`` seconds.
+    The allowed downtime rises in steps to the maximum.
+
+    cooldown_seconds: seconds between two steps
+    initial_ms: milliseconds at the start
+    start_after_iteration: iteration at which it begins to rise
+    steps: number of steps
     """
 
     cooldown_seconds: Int32 | None = None
@@ -27,8 +31,16 @@ class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
 class StallDetectorOptions(Model, frozen=True, kw_only=True):
     """API type ``StallDetectorOptions``.
 
-    ``stall_margin`` is in percent (0 to 100), ``stall_progress_timeout`` and ``switchover_timeout`` in
-    seconds; the factors and ``ewma_alpha`` (above 0, up to 1) have no unit.
+    When a migration counts as stalled.
+
+    completion_timeout_factor: factor on the time that the amount of data should take
+    ewma_alpha: weight of the newest sample in the average, above 0, up to 1
+    patience_window_decay_factor: factor by which patience shrinks
+    precopy_possible_factor: how much faster than the writes the copying must be to converge
+    search_local_minima: switch over where least remains instead of at the end of a pass
+    stall_margin: percent that count as progress, 0 to 100
+    stall_progress_timeout: seconds without progress that count as a stall
+    switchover_timeout: seconds that the switch-over may take
     """
 
     completion_timeout_factor: Quantity | None = None
@@ -44,7 +56,11 @@ class StallDetectorOptions(Model, frozen=True, kw_only=True):
 class ExperimentalMigrationOptions(Model, frozen=True, kw_only=True):
     """API type ``ExperimentalMigrationOptions``.
 
-    ``compression`` is ``none`` or ``zstd``.
+    Options that may change.
+
+    compression: compression of the stream: none or zstd
+    downtime_tuning: how the allowed downtime rises
+    stall_detector: when a migration counts as stalled
     """
 
     compression: str | None = None
@@ -78,7 +94,13 @@ class MigrationConfiguration(Model, frozen=True, kw_only=True):
 
 
 class Selectors(Model, frozen=True, kw_only=True):
-    """API type ``Selectors``."""
+    """API type ``Selectors``.
+
+    All that is given must match.
+
+    namespace_selector: labels of the namespace
+    virtual_machine_instance_selector: labels of the instance
+    """
 
     namespace_selector: dict[str, str] = field(default_factory=dict)
     virtual_machine_instance_selector: dict[str, str] = field(default_factory=dict)
@@ -87,8 +109,16 @@ class Selectors(Model, frozen=True, kw_only=True):
 class MigrationPolicySpec(Model, frozen=True, kw_only=True):
     """API type ``MigrationPolicySpec``.
 
-    ``bandwidth_per_migration`` is in bytes a second, ``completion_timeout_per_gi_b`` in seconds for
-    each GiB of guest memory and disk to move, ``max_downtime_ms`` in milliseconds.
+    Options of the migrations of those instances that the selectors match.
+
+    selectors: which instances
+    allow_auto_converge: slow the guest down when it writes faster than it is copied
+    allow_post_copy: let the guest go on at the target before all memory is there, when time runs out
+    allow_workload_disruption: pause the guest or switch to post-copy instead of giving up
+    bandwidth_per_migration: bytes a second; 0 is no limit
+    completion_timeout_per_gi_b: seconds for each GiB of guest memory and disk to move
+    experimental: options that may change
+    max_downtime_ms: milliseconds that the guest may stand still at the switch-over
     """
 
     selectors: Selectors
@@ -142,8 +172,10 @@ class VMIMConfigurationOptions(Model, frozen=True, kw_only=True):
 class VirtualMachineInstanceMigrationSource(Model, frozen=True, kw_only=True):
     """API type ``VirtualMachineInstanceMigrationSource``.
 
-    Send to another cluster: ``connect_url`` is where it listens, ``migration_id`` is what both sides
-    call the migration.
+    Send to another cluster.
+
+    connect_url: where the other cluster listens
+    migration_id: what both sides call the migration
     """
 
     connect_url: str = field(name="connectURL")
@@ -153,7 +185,9 @@ class VirtualMachineInstanceMigrationSource(Model, frozen=True, kw_only=True):
 class VirtualMachineInstanceMigrationTarget(Model, frozen=True, kw_only=True):
     """API type ``VirtualMachineInstanceMigrationTarget``.
 
-    Receive from another cluster the migration that both sides call ``migration_id``.
+    Receive from another cluster.
+
+    migration_id: what both sides call the migration
     """
 
     migration_id: str = field(name="migrationID")
@@ -162,8 +196,13 @@ class VirtualMachineInstanceMigrationTarget(Model, frozen=True, kw_only=True):
 class VirtualMachineInstanceMigrationSpec(Model, frozen=True, kw_only=True):
     """API type ``VirtualMachineInstanceMigrationSpec``.
 
-    Move the instance ``vmi_name``; ``added_node_selector`` narrows where to. At most one of ``send_to``
-    and ``receive``.
+    Move an instance; at most one of sendTo and receive.
+
+    added_node_selector: labels that narrow where to
+    priority: urgency among the migrations that wait
+    receive: receive it from another cluster
+    send_to: send it to another cluster
+    vmi_name: name of the instance, in the same namespace
     """
 
     added_node_selector: dict[str, str] = field(default_factory=dict)

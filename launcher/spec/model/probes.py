@@ -10,7 +10,12 @@ from launcher.spec.model.scalars import Int32, IntOrString
 
 
 class ExecAction(Model, frozen=True, kw_only=True):
-    """API type ``ExecAction``."""
+    """API type ``ExecAction``.
+
+    A command.
+
+    command: program and arguments
+    """
 
     command: tuple[str, ...] = ()
 
@@ -20,14 +25,29 @@ class GuestAgentPing(Model, frozen=True, kw_only=True):
 
 
 class HTTPHeader(Model, frozen=True, kw_only=True):
-    """API type ``HTTPHeader``."""
+    """API type ``HTTPHeader``.
+
+    A header.
+
+    name: name of the header
+    value: value of the header
+    """
 
     name: str
     value: str
 
 
 class HTTPGetAction(Model, frozen=True, kw_only=True):
-    """API type ``HTTPGetAction``."""
+    """API type ``HTTPGetAction``.
+
+    An HTTP request; 200 to 399 are successes.
+
+    port: port, by number
+    host: address; absent, the guest's
+    http_headers: headers of the request
+    path: path of the request
+    scheme: HTTP or HTTPS
+    """
 
     port: IntOrString
     host: str | None = None
@@ -37,7 +57,13 @@ class HTTPGetAction(Model, frozen=True, kw_only=True):
 
 
 class TCPSocketAction(Model, frozen=True, kw_only=True):
-    """API type ``TCPSocketAction``."""
+    """API type ``TCPSocketAction``.
+
+    A TCP connection.
+
+    port: port, by number
+    host: address; absent, the guest's
+    """
 
     port: IntOrString
     host: str | None = None
@@ -46,8 +72,17 @@ class TCPSocketAction(Model, frozen=True, kw_only=True):
 class Probe(Model, frozen=True, kw_only=True):
     """API type ``Probe``.
 
-    Exactly one of exec, guest agent ping, HTTP and TCP. Times are in seconds, thresholds count results
-    in a row.
+    A repeated check: exactly one of exec, guestAgentPing, httpGet and tcpSocket.
+
+    exec: a command run in the guest by its agent
+    failure_threshold: failures in a row that count
+    guest_agent_ping: a ping of the guest agent
+    http_get: an HTTP request
+    initial_delay_seconds: seconds from the start to the first check
+    period_seconds: seconds between checks
+    success_threshold: successes in a row that count
+    tcp_socket: a TCP connection
+    timeout_seconds: seconds to wait for an answer
     """
 
     exec: ExecAction | None = None

@@ -16,7 +16,14 @@ from launcher.spec.quantity import Quantity
 class CloudInitConfigDriveSource(Model, frozen=True, kw_only=True):
     """API type ``CloudInitConfigDriveSource``.
 
-    User and network data inline, as base64, or by Secret. Inline data is secret: it is never shown.
+    User data and network data, each inline, as base64 or by Secret. Inline data is secret: never shown.
+
+    network_data: network configuration, inline
+    network_data_base64: the same as base64
+    network_data_secret_ref: the same from a Secret
+    secret_ref: the user data from a Secret
+    user_data: user data, inline
+    user_data_base64: the same as base64
     """
 
     network_data: str | None = None
@@ -30,7 +37,14 @@ class CloudInitConfigDriveSource(Model, frozen=True, kw_only=True):
 class CloudInitNoCloudSource(Model, frozen=True, kw_only=True):
     """API type ``CloudInitNoCloudSource``.
 
-    User and network data inline, as base64, or by Secret. Inline data is secret: it is never shown.
+    User data and network data, each inline, as base64 or by Secret. Inline data is secret: never shown.
+
+    network_data: network configuration, inline
+    network_data_base64: the same as base64
+    network_data_secret_ref: the same from a Secret
+    secret_ref: the user data from a Secret
+    user_data: user data, inline
+    user_data_base64: the same as base64
     """
 
     network_data: str | None = None
@@ -42,7 +56,14 @@ class CloudInitNoCloudSource(Model, frozen=True, kw_only=True):
 
 
 class ConfigMapVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``ConfigMapVolumeSource``."""
+    """API type ``ConfigMapVolumeSource``.
+
+    The keys of a ConfigMap.
+
+    name: name of the ConfigMap
+    optional: it may be missing
+    volume_label: label of the disk that holds the files
+    """
 
     name: str | None = None
     optional: bool | None = None
@@ -52,8 +73,12 @@ class ConfigMapVolumeSource(Model, frozen=True, kw_only=True):
 class ContainerDiskSource(Model, frozen=True, kw_only=True):
     """API type ``ContainerDiskSource``.
 
-    An image in a container image; ``path`` is that of the file in it, absent means the one below
-    ``/disk``.
+    A disk image out of a container image.
+
+    image: reference of the image
+    image_pull_policy: when the image is looked up in the registry
+    image_pull_secret: Secret with the registry's credentials
+    path: absolute path of the disk in the image; absent, the one file below /disk
     """
 
     image: str
@@ -63,21 +88,39 @@ class ContainerDiskSource(Model, frozen=True, kw_only=True):
 
 
 class ContainerPathVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``ContainerPathVolumeSource``."""
+    """API type ``ContainerPathVolumeSource``.
+
+    A path of the container that QEMU runs in.
+
+    path: absolute path
+    read_only: the guest cannot write
+    """
 
     path: str
     read_only: bool | None = None
 
 
 class CorePersistentVolumeClaimVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``CorePersistentVolumeClaimVolumeSource``."""
+    """API type ``CorePersistentVolumeClaimVolumeSource``.
+
+    A claim.
+
+    claim_name: name of the claim
+    read_only: it is only read
+    """
 
     claim_name: str
     read_only: bool | None = None
 
 
 class DataVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``DataVolumeSource``."""
+    """API type ``DataVolumeSource``.
+
+    The claim that a DataVolume fills.
+
+    name: name of the DataVolume and its claim
+    hotpluggable: it was plugged at run time
+    """
 
     name: str
     hotpluggable: bool | None = None
@@ -86,7 +129,12 @@ class DataVolumeSource(Model, frozen=True, kw_only=True):
 class DownwardAPIVolumeFile(Model, frozen=True, kw_only=True):
     """API type ``DownwardAPIVolumeFile``.
 
-    One file; ``mode`` holds the permission bits as a number (YAML may write it as octal, ``0644``).
+    One file.
+
+    path: relative path of the file
+    field_ref: a field of the instance's metadata
+    mode: permission bits; YAML may write them as octal, 0644
+    resource_field_ref: a figure of the resources
     """
 
     path: str
@@ -96,7 +144,13 @@ class DownwardAPIVolumeFile(Model, frozen=True, kw_only=True):
 
 
 class DownwardAPIVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``DownwardAPIVolumeSource``."""
+    """API type ``DownwardAPIVolumeSource``.
+
+    Fields of the instance.
+
+    fields: the files
+    volume_label: label of the disk that holds the files
+    """
 
     fields: tuple[DownwardAPIVolumeFile, ...] = ()
     volume_label: str | None = None
@@ -109,14 +163,21 @@ class DownwardMetricsVolumeSource(Model, frozen=True, kw_only=True):
 class EmptyDiskSource(Model, frozen=True, kw_only=True):
     """API type ``EmptyDiskSource``.
 
-    A fresh disk of ``capacity`` bytes that lives as long as the instance.
+    An empty disk.
+
+    capacity: size in bytes
     """
 
     capacity: Quantity
 
 
 class EphemeralVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``EphemeralVolumeSource``."""
+    """API type ``EphemeralVolumeSource``.
+
+    A claim whose content is not changed.
+
+    persistent_volume_claim: the claim underneath
+    """
 
     persistent_volume_claim: CorePersistentVolumeClaimVolumeSource | None = None
 
@@ -124,8 +185,12 @@ class EphemeralVolumeSource(Model, frozen=True, kw_only=True):
 class HostDisk(Model, frozen=True, kw_only=True):
     """API type ``HostDisk``.
 
-    A raw image on the node: ``type`` is ``Disk`` (it exists) or ``DiskOrCreate`` (made with
-    ``capacity`` bytes when missing).
+    An image file of the node.
+
+    path: absolute path of the file
+    type: Disk (it exists) or DiskOrCreate (made when missing)
+    capacity: size in bytes of a file that is made
+    shared: other nodes see the same file, so that it need not be copied by a migration
     """
 
     path: str
@@ -135,7 +200,14 @@ class HostDisk(Model, frozen=True, kw_only=True):
 
 
 class MemoryDumpVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``MemoryDumpVolumeSource``."""
+    """API type ``MemoryDumpVolumeSource``.
+
+    A claim that receives dumps of the guest's memory.
+
+    claim_name: name of the claim
+    hotpluggable: it was plugged at run time
+    read_only: it is only read
+    """
 
     claim_name: str
     hotpluggable: bool | None = None
@@ -143,7 +215,14 @@ class MemoryDumpVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class PersistentVolumeClaimVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``PersistentVolumeClaimVolumeSource``."""
+    """API type ``PersistentVolumeClaimVolumeSource``.
+
+    A claim.
+
+    claim_name: name of the claim
+    hotpluggable: it was plugged at run time
+    read_only: the guest cannot write
+    """
 
     claim_name: str
     hotpluggable: bool | None = None
@@ -151,7 +230,14 @@ class PersistentVolumeClaimVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class SecretVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``SecretVolumeSource``."""
+    """API type ``SecretVolumeSource``.
+
+    The keys of a Secret.
+
+    optional: it may be missing
+    secret_name: name of the Secret
+    volume_label: label of the disk that holds the files
+    """
 
     optional: bool | None = None
     secret_name: str | None = None
@@ -159,20 +245,39 @@ class SecretVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class ServiceAccountVolumeSource(Model, frozen=True, kw_only=True):
-    """API type ``ServiceAccountVolumeSource``."""
+    """API type ``ServiceAccountVolumeSource``.
+
+    The token of a service account.
+
+    service_account_name: name of the service account
+    """
 
     service_account_name: str | None = None
 
 
 class SysprepSource(Model, frozen=True, kw_only=True):
-    """API type ``SysprepSource``."""
+    """API type ``SysprepSource``.
+
+    Answer files of Windows' setup; exactly one of the two.
+
+    config_map: a ConfigMap with them
+    secret: a Secret with them
+    """
 
     config_map: LocalObjectReference | None = None
     secret: LocalObjectReference | None = None
 
 
 class UtilityVolume(Model, frozen=True, kw_only=True):
-    """API type ``UtilityVolume``."""
+    """API type ``UtilityVolume``.
+
+    A volume for the agent's own use.
+
+    claim_name: the PersistentVolumeClaim
+    name: name of the volume
+    read_only: it is only read
+    type: what it is for
+    """
 
     claim_name: str
     name: str
@@ -181,7 +286,28 @@ class UtilityVolume(Model, frozen=True, kw_only=True):
 
 
 class Volume(Model, frozen=True, kw_only=True):
-    """API type ``Volume``."""
+    """API type ``Volume``.
+
+    What backs a disk or filesystem; exactly one source.
+
+    name: name that a disk or filesystem refers to
+    cloud_init_config_drive: a cloud-init image of the kind config drive
+    cloud_init_no_cloud: a cloud-init image of the kind NoCloud
+    config_map: the keys of a ConfigMap, as files
+    container_disk: a disk image out of a container image; writes are lost at the end
+    container_path: a path of the container that QEMU runs in
+    data_volume: the claim that a DataVolume fills
+    downward_api: fields of the instance, as files
+    downward_metrics: figures of the host, as a disk
+    empty_disk: an empty disk that lives as long as the instance
+    ephemeral: a claim whose content is not changed: writes are lost at the end
+    host_disk: an image file of the node; never deleted
+    memory_dump: a claim that receives dumps of the guest's memory
+    persistent_volume_claim: a claim
+    secret: the keys of a Secret, as files
+    service_account: the token of the service account, as files
+    sysprep: answer files of Windows' setup
+    """
 
     name: str
     cloud_init_config_drive: CloudInitConfigDriveSource | None = None
