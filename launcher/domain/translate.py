@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -32,6 +33,17 @@ from launcher.spec.rules import check
 _UID_NAMESPACE = uuid.UUID("b5c0a7f6-5a0e-4d0c-9d52-5f8e0d3c9a41")
 # The first CID that a guest can have (vsock(7)).
 _VSOCK_CID = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """The node that a translation without a node assumes: facts, settings, and what it may hand out."""
+
+    facts: NodeFacts
+    settings: PlanSettings
+    defaults: DefaultsSettings
+    cpuset: tuple[int, ...] = ()
+    block_claims: tuple[str, ...] = ()
 
 
 def translate(
@@ -80,16 +92,66 @@ def translate_plan(
     settings: PlanSettings | None = None,
 ) -> VMPlan:
     """The plan behind ``translate``; the same arguments, the same errors."""
+    assumed = assume(
+        vmi,
+        capabilities_xml=capabilities_xml,
+        domain_capabilities_xml=domain_capabilities_xml,
+        cpuset=cpuset,
+        emulation=emulation,
+        block_claims=block_claims,
+        settings=settings,
+    )
+    full = apply_defaults(vmi, assumed.defaults)
+    violations = check(vmi, settings=assumed.defaults, defaulted=full)
+    if violations:
+        raise InvalidSpec(violations)
+    return make_plan(full, assumed.facts, stand_ins(full, assumed), assumed.settings)
+
+
+def assume(
+    vmi: VirtualMachineInstance,
+    *,
+    capabilities_xml: str | None = None,
+    domain_capabilities_xml: str | None = None,
+    cpuset: tuple[int, ...] = (),
+    emulation: bool = False,
+    block_claims: Iterable[str] = (),
+    settings: PlanSettings | None = None,
+) -> Assumptions:
+    """What ``translate`` assumes with the same arguments.
+
+    Raises:
+        InvalidRequest: a capabilities text cannot be read.
+    """
     chosen = replace(settings or PlanSettings(), allow_emulation=emulation)
     facts = _facts(vmi, capabilities_xml, domain_capabilities_xml)
     if emulation:
         facts = replace(facts, kvm_usable=False)
-    defaults = _defaults(facts, chosen)
-    defaulted = apply_defaults(vmi, defaults)
-    violations = check(vmi, settings=defaults, defaulted=defaulted)
-    if violations:
-        raise InvalidSpec(violations)
-    return make_plan(defaulted, facts, _allocations(defaulted, facts, cpuset, block_claims), chosen)
+    return Assumptions(
+        facts=facts,
+        settings=chosen,
+        defaults=_defaults(facts, chosen),
+        cpuset=cpuset,
+        block_claims=tuple(block_claims),
+    )
+
+
+def stand_ins(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
+    """What an agent would allocate for the defaulted ``vmi``, always the same.
+
+    Raises:
+        InvalidRequest: the uid cannot be part of a path.
+    """
+    meta, firmware = vmi.metadata, vmi.spec.domain.firmware
+    name = f"{meta.namespace}/{meta.name}" if meta is not None else ""
+    uid = (meta.uid if meta is not None else None) or str(uuid.uuid5(_UID_NAMESPACE, name))
+    return Allocations(
+        uid=_file_name(uid),
+        uuid=(firmware.uuid if firmware is not None else None) or uid,
+        cpuset=assumed.cpuset or _all_cpus(vmi, assumed.facts),
+        claims=places_of_blocks(vmi, assumed.block_claims),
+        vsock_cid=_VSOCK_CID if vmi.spec.domain.devices.autoattach_vsock else 0,
+    )
 
 
 def _facts(
@@ -114,21 +176,6 @@ def _defaults(facts: NodeFacts, settings: PlanSettings) -> DefaultsSettings:
         live_update=settings.live_update,
         max_hotplug_ratio=settings.max_hotplug_ratio,
         max_cpu_sockets=settings.max_cpu_sockets,
-    )
-
-
-def _allocations(
-    vmi: VirtualMachineInstance, facts: NodeFacts, cpuset: tuple[int, ...], block_claims: Iterable[str]
-) -> Allocations:
-    meta, firmware = vmi.metadata, vmi.spec.domain.firmware
-    name = f"{meta.namespace}/{meta.name}" if meta is not None else ""
-    uid = (meta.uid if meta is not None else None) or str(uuid.uuid5(_UID_NAMESPACE, name))
-    return Allocations(
-        uid=_file_name(uid),
-        uuid=(firmware.uuid if firmware is not None else None) or uid,
-        cpuset=cpuset or _all_cpus(vmi, facts),
-        claims=places_of_blocks(vmi, block_claims),
-        vsock_cid=_VSOCK_CID if vmi.spec.domain.devices.autoattach_vsock else 0,
     )
 
 
