@@ -7,6 +7,7 @@ unknown (see ``launcher.plan.facts``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from launcher.domain.element import Element
@@ -17,6 +18,7 @@ from launcher.plan.cpuset import parse_cpuset
 from launcher.plan.facts import (
     NEWEST_LIBVIRT,
     NEWEST_QEMU,
+    Alias,
     Distance,
     DomainCaps,
     Firmware,
@@ -27,6 +29,7 @@ from launcher.plan.facts import (
     PagePool,
 )
 
+_DAC_LABEL = re.compile(r"\+(?P<uid>\d{1,10}):\+(?P<gid>\d{1,10})")
 _SIZES = {"b": 1, "bytes": 1, "": 1024, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
 
 
@@ -37,8 +40,9 @@ def node_facts(
     node: str = "",
     libvirt_version: int = NEWEST_LIBVIRT,
     qemu_version: int = NEWEST_QEMU,
-    firmwares: tuple[Firmware, ...] = (),
+    firmwares: tuple[Firmware, ...] | None = None,
     kvm_usable: bool | None = None,
+    kvm_reason: str = "",
     memory_locking: bool = False,
 ) -> NodeFacts:
     """Facts of a host from libvirt's texts and what else is known of it.
@@ -55,10 +59,14 @@ def node_facts(
     guests = tuple(_guest(guest) for guest in root.findall("guest"))
     own = next((guest for guest in guests if guest.arch == arch.libvirt), None)
     offered = own.kvm if own is not None else not guests
+    uid, gid = _qemu_user(root)
     return NodeFacts(
         arch=arch.name,
         node=node,
         kvm_usable=offered if kvm_usable is None else kvm_usable,
+        kvm_reason=kvm_reason,
+        qemu_uid=uid,
+        qemu_gid=gid,
         libvirt_version=libvirt_version,
         qemu_version=qemu_version,
         cells=tuple(_cell(cell) for cell in root.findall("host/topology/cells/cell")),
@@ -88,14 +96,18 @@ def domain_caps(text: str) -> DomainCaps:
         max_vcpus=_number(vcpus, "max") if vcpus is not None else None,
         cpu_modes=tuple(mode.get("name", "") for mode in modes if mode.get("supported") == "yes"),
         host_model=words(root, "cpu/mode[@name='host-model']/model"),
-        cpu_models=tuple(
-            (model.text or "").strip()
-            for model in root.findall("cpu/mode[@name='custom']/model")
-            if model.get("usable") != "no"
+        cpu_models=_models(root, usable=True),
+        unusable_models=_models(root, usable=False),
+        missing_cpu_features=tuple(
+            feature.get("name", "")
+            for feature in root.findall("cpu/mode[@name='host-model']/feature[@policy='disable']")
         ),
         enums=dict(_enums(root)),
         features=tuple(str(node.tag) for node in listed if node.get("supported") == "yes"),
         unsupported_features=tuple(str(node.tag) for node in listed if node.get("supported") == "no"),
+        unsupported_devices=tuple(
+            str(device.tag) for device in root.findall("devices/*") if device.get("supported") == "no"
+        ),
         hyperv=tuple(
             (value.text or "").strip()
             for value in root.findall("features/hyperv[@supported='yes']/enum[@name='features']/value")
@@ -103,19 +115,40 @@ def domain_caps(text: str) -> DomainCaps:
     )
 
 
+def _models(root: Element, *, usable: bool) -> tuple[str, ...]:
+    return tuple(
+        (model.text or "").strip()
+        for model in root.findall("cpu/mode[@name='custom']/model")
+        if (model.get("usable") != "no") is usable
+    )
+
+
+def _qemu_user(root: Element) -> tuple[int | None, int | None]:
+    """User and group of QEMU processes out of the DAC driver's label ``+UID:+GID``."""
+    for model in root.findall("host/secmodel"):
+        if words(model, "model") == "dac":
+            found = _DAC_LABEL.fullmatch(words(model, "baselabel[@type='kvm']") or words(model, "baselabel"))
+            if found is not None:
+                return int(found["uid"]), int(found["gid"])
+    return None, None
+
+
 def _guest(guest: Element) -> GuestFacts:
     arch = guest.find("arch")
     if arch is None:
         return GuestFacts(arch="", kvm=False)
     machines: dict[str, None] = {}
+    aliases: dict[str, str] = {}
     for machine in arch.iterfind(".//machine"):
-        for name in ((machine.text or "").strip(), machine.get("canonical", "")):
-            if name:
-                machines[name] = None
+        alias, canonical = (machine.text or "").strip(), machine.get("canonical", "")
+        machines |= dict.fromkeys(name for name in (alias, canonical) if name)
+        if canonical:
+            aliases[alias] = canonical
     return GuestFacts(
         arch=arch.get("name", ""),
         emulator=words(arch, "emulator"),
         machines=tuple(machines),
+        aliases=tuple(Alias(name=name, machine=machine) for name, machine in aliases.items()),
         kvm=arch.find("domain[@type='kvm']") is not None,
     )
 

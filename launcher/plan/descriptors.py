@@ -20,6 +20,7 @@ class _Mapping(msgspec.Struct, frozen=True, rename="kebab"):
     executable: _File | None = None
     nvram_template: _File | None = None
     filename: str = ""
+    mode: str = "split"
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -53,6 +54,7 @@ def _parse(text: str) -> Firmware | None:
         executable=executable.filename,
         format=executable.format,
         device=mapping.device,
+        mode=mapping.mode,
         nvram_template=template.filename if template is not None else "",
         nvram_format=template.format if template is not None else "raw",
         targets=tuple(FirmwareTarget(arch=t.architecture, machines=t.machines) for t in descriptor.targets),

@@ -113,7 +113,7 @@ def _encryption(context: PlanContext) -> str:
 
 
 def _choose(context: PlanContext, machine: str, encryption: str, *, secure: bool) -> Firmware:
-    if not context.facts.firmwares:
+    if context.facts.firmwares is None:
         return _usual(context, encryption, secure=secure)
     for firmware in context.facts.firmwares:
         if _fits(context, firmware, machine, encryption, secure=secure):
@@ -129,21 +129,38 @@ def _fits(context: PlanContext, firmware: Firmware, machine: str, encryption: st
         "uefi" in firmware.interfaces
         and firmware.format == "raw"
         and firmware.nvram_format == "raw"
-        and firmware.device == ("memory" if stateless else "flash")
-        and (stateless or bool(firmware.nvram_template))
+        and (_is_rom(firmware) if stateless else _has_variables(firmware))
         and (not encryption or encryption in features)
         and ("secure-boot" in features) == secure
         and (not secure_flash or "enrolled-keys" in features)
-        and _runs_on(firmware, context.arch.libvirt, machine)
+        and ("requires-smm" not in features or _has_smm(context))
+        and _runs_on(context, firmware, machine)
     )
 
 
-def _runs_on(firmware: Firmware, arch: str, machine: str) -> bool:
-    """Descriptors name versioned machines; an alias stands for the newest of them."""
-    alias = f"pc-{machine}-0" if machine == "q35" else f"{machine}-0"
+def _is_rom(firmware: Firmware) -> bool:
+    """An image without variables, whether its descriptor calls it memory or a flash without state."""
+    return firmware.device == "memory" or (firmware.device == "flash" and firmware.mode == "stateless")
+
+
+def _has_variables(firmware: Firmware) -> bool:
+    return firmware.device == "flash" and firmware.mode == "split" and bool(firmware.nvram_template)
+
+
+def _has_smm(context: PlanContext) -> bool:
+    asked = context.domain.features
+    return asked is not None and asked.smm is not None and asked.smm.enabled is not False
+
+
+def _runs_on(context: PlanContext, firmware: Firmware, machine: str) -> bool:
+    """Descriptors name versioned machines. Where the host does not say what an alias stands for, it is taken
+    for a release that every glob holds."""
+    guest = context.facts.guest(context.arch)
+    canonical = guest.canonical(machine) if guest is not None else machine
+    names = {machine, canonical, f"pc-{machine}-0" if machine == "q35" else f"{machine}-0"}
     return any(
-        target.arch == arch
-        and any(fnmatchcase(name, glob) for glob in target.machines for name in (machine, alias))
+        target.arch == context.arch.libvirt
+        and any(fnmatchcase(name, glob) for glob in target.machines for name in names)
         for target in firmware.targets
     )
 

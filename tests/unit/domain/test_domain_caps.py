@@ -44,7 +44,8 @@ DOMAIN_CAPABILITIES = """
   <vcpu max='288'/>
   <cpu>
     <mode name='host-passthrough' supported='no'/><mode name='maximum' supported='yes'/>
-    <mode name='host-model' supported='yes'><model fallback='allow'>EPYC</model></mode>
+    <mode name='host-model' supported='yes'><model fallback='allow'>EPYC</model>
+      <feature policy='require' name='acpi'/><feature policy='disable' name='sha-ni'/></mode>
     <mode name='custom' supported='yes'>
       <model usable='yes'>qemu64</model><model usable='no'>Haswell</model></mode>
   </cpu>
@@ -129,3 +130,42 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_entities_are_not_resolved() -> None:
     text = '<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/hostname">]><capabilities><host><cpu><arch>&e;</arch></cpu></host></capabilities>'
     assert node_facts(text).arch == "amd64"
+
+
+def test_what_the_host_denies_is_told_from_what_it_does_not_know() -> None:
+    caps = domain_caps(DOMAIN_CAPABILITIES)
+    assert caps.cpu_models == ("qemu64",)
+    assert caps.unusable_models == ("Haswell",)
+    assert caps.missing_cpu_features == ("sha-ni",)
+    assert caps.unsupported_devices == ("tpm",)
+
+
+def test_aliases_of_machines_are_resolved_and_choose_the_capabilities() -> None:
+    facts = node_facts(CAPABILITIES, [DOMAIN_CAPABILITIES, DOMAIN_CAPABILITIES.replace("q35-7.2", "q35-6.2")])
+    guest = facts.guest(AMD64)
+    assert guest is not None
+    assert guest.canonical("q35") == "pc-q35-7.2"
+    assert guest.canonical("pc-q35-6.2") == "pc-q35-6.2"
+    for asked, found in [("q35", "pc-q35-7.2"), ("pc-q35-6.2", "pc-q35-6.2"), ("pc-q35-5.0", "pc-q35-7.2")]:
+        caps = facts.caps(AMD64, "qemu", asked)
+        assert caps is not None
+        assert caps.machine == found
+    assert facts.caps(AMD64, "kvm", "q35") is None
+
+
+@pytest.mark.parametrize(
+    ("label", "user"),
+    [
+        (
+            "<baselabel type='kvm'>+64055:+108</baselabel><baselabel type='qemu'>+1:+2</baselabel>",
+            (64055, 108),
+        ),
+        ("<baselabel>+0:+0</baselabel>", (0, 0)),
+        ("<baselabel type='kvm'>system_u:system_r</baselabel>", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_the_user_of_qemu_is_that_of_the_dac_label(label: str, user: tuple[int | None, int | None]) -> None:
+    models = f"<secmodel><model>none</model></secmodel><secmodel><model>dac</model>{label}</secmodel>"
+    facts = node_facts(CAPABILITIES.replace("</topology>", f"</topology>{models}"))
+    assert (facts.qemu_uid, facts.qemu_gid) == user
