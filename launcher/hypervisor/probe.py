@@ -24,6 +24,9 @@ MACHINES: Final = {
 }
 """The machine whose capabilities are asked for. libvirt's default for x86 is pc, which lacks Secure Boot."""
 
+GUEST_ARCHS: Final = ("x86_64", "aarch64", "s390x")
+"""The architectures that guests can ask for."""
+
 _PARSER: Final = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
 
 
@@ -34,12 +37,22 @@ class HostCalls:
         self._calls = calls
 
     async def host_texts(self) -> HostTexts:
-        """Versions, capabilities, and the domain capabilities of the host's architecture.
+        """Versions, capabilities, and the domain capabilities of every architecture that runs here.
 
         KVM or emulation that is missing here is left out. The first call after an installation lets
         libvirt start QEMU to look at it, which takes seconds.
         """
         return await self._calls.on_host(_host_texts, what="read host capabilities")
+
+    async def domain_capabilities(self, arch: str, machine: str) -> tuple[str, ...]:
+        """Domain capabilities of one machine (``pc-q35-7.2``), one text for each virtualisation type.
+
+        A machine that libvirt does not know has none.
+        """
+        found = await self._calls.on_host(
+            lambda conn: _domain_capabilities(conn, arch, machine), what="read domain capabilities"
+        )
+        return tuple(found.values())
 
     async def migration_compatible(self, xml: str) -> tuple[str, ...]:
         """Compare the guest CPU (and machine type) of domain ``xml`` with this host.
@@ -58,16 +71,10 @@ class HostCalls:
 
 def _host_texts(connection: libvirt.virConnect) -> HostTexts:
     capabilities = connection.getCapabilities()
-    arch = host_arch(capabilities)
     found: dict[str, str] = {}
-    for virt_type in VIRT_TYPES:
-        try:
-            found[f"{arch}/{virt_type}"] = connection.getDomainCapabilities(
-                None, arch, MACHINES.get(arch), virt_type
-            )
-        except libvirt.libvirtError as error:
-            if not translate.is_no_such_virt_type(error):
-                raise
+    for arch in guest_archs(capabilities) or (host_arch(capabilities),):
+        texts = _domain_capabilities(connection, arch, MACHINES.get(arch))
+        found |= {f"{arch}/{virt_type}": text for virt_type, text in texts.items()}
     return HostTexts(
         libvirt_version=connection.getLibVersion(),
         hypervisor_version=connection.getVersion(),
@@ -75,6 +82,25 @@ def _host_texts(connection: libvirt.virConnect) -> HostTexts:
         capabilities=capabilities,
         domain_capabilities=found,
     )
+
+
+def _domain_capabilities(connection: libvirt.virConnect, arch: str, machine: str | None) -> dict[str, str]:
+    """By virtualisation type; what the host does not offer is left out."""
+    found: dict[str, str] = {}
+    for virt_type in VIRT_TYPES:
+        try:
+            found[virt_type] = connection.getDomainCapabilities(None, arch, machine, virt_type)
+        except libvirt.libvirtError as error:
+            if not translate.is_no_such_virt_type(error):
+                raise
+    return found
+
+
+def guest_archs(capabilities: str) -> tuple[str, ...]:
+    """Those of ``GUEST_ARCHS`` that capabilities XML offers."""
+    root = etree.fromstring(capabilities.encode(), _PARSER)
+    named = (arch.get("name", "") for arch in root.iterfind("guest/arch"))
+    return tuple(dict.fromkeys(name for name in named if name in GUEST_ARCHS))
 
 
 def host_arch(capabilities: str) -> str:

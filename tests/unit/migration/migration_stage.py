@@ -70,6 +70,9 @@ class Host:
     async def host_texts(self) -> HostTexts:
         return HostTexts(libvirt_version=0, hypervisor_version=0, hostname=self._side, capabilities="")
 
+    async def domain_capabilities(self, arch: str, machine: str) -> tuple[str, ...]:
+        return ()
+
     async def list_domains(self) -> tuple[DomainRecord, ...]:
         return (self._domain(),)
 
