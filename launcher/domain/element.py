@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 from lxml import etree
 
-from launcher.errors import InvalidSpec, Violation
+from launcher.errors import Bug, InvalidSpec, Violation
 
 # Everything that is not a Char of XML 1.0 (section 2.2), plus DEL and the C1 controls.
 _FORBIDDEN = re.compile("[^\t\n\r -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_PLAIN = b"\t\n\r" + bytes(range(0x20, 0x7F))
 
 Element: TypeAlias = etree._Element
 Attribute = str | int | None
@@ -21,23 +22,31 @@ Child = Element | str | int | None
 def E(tag: str, *children: Child, **attributes: Attribute) -> Element:  # noqa: N802 - reads as the element it makes
     """Build one element; None children and None attributes vanish.
 
-    ``E("target", dev="vda", bus="virtio")``; a str or int child is the element's text; an attribute whose
-    name is a Python keyword takes a trailing underscore; ``True`` and ``False`` become ``yes`` and ``no``.
+    ``E("target", dev="vda", bus="virtio")``; a str or int child is the element's text; ``True`` and
+    ``False`` become ``yes`` and ``no``.
 
     Raises:
         InvalidSpec: a text holds characters that cannot stand in XML.
     """
-    node = etree.Element(tag)
-    for name, value in attributes.items():
-        if value is not None:
-            node.set(name.rstrip("_"), text(value, where=f"{tag}@{name}"))
-    for child in children:
-        if child is None:
-            continue
-        if isinstance(child, str | int):
-            node.text = text(child, where=tag)
-        else:
-            node.append(child)
+    try:
+        # type() and no function call for texts: this is where building a domain spends its time.
+        node = etree.Element(
+            tag,
+            {
+                name: value if type(value) is str else _word(value)
+                for name, value in attributes.items()
+                if value is not None
+            },
+        )
+        for child in children:
+            if child is None:
+                continue
+            if isinstance(child, str | int):
+                node.text = _word(child)
+            else:
+                node.append(child)
+    except ValueError as error:
+        raise _refusal(tag, children, attributes) from error
     return node
 
 
@@ -56,16 +65,12 @@ def cpu_list(cpus: tuple[int, ...]) -> str:
     return ",".join(map(str, cpus))
 
 
-def text(value: str | int, *, where: str) -> str:
-    """Text that may stand in XML.
+def text(value: str, *, where: str) -> str:
+    """``value``, if it may stand in the element ``where``.
 
     Raises:
         InvalidSpec: it holds control characters or half characters.
     """
-    if isinstance(value, bool):
-        return yes_no(value)
-    if isinstance(value, int):
-        return str(value)
     found = _FORBIDDEN.search(value)
     if found is not None:
         raise InvalidSpec([_violation(value, found, where)])
@@ -73,9 +78,40 @@ def text(value: str | int, *, where: str) -> str:
 
 
 def to_text(root: Element) -> str:
-    """Print a document: indented by two blanks, newline at the end, always the same bytes."""
+    """Print a document: indented by two blanks, newline at the end, always the same bytes.
+
+    Raises:
+        InvalidSpec: it holds characters that libxml2 lets pass and libvirt should not see.
+    """
     etree.indent(root, "  ")
-    return etree.tostring(root, encoding="unicode") + "\n"
+    printed = etree.tostring(root, encoding="unicode")
+    found = None if _is_plain(printed) else _FORBIDDEN.search(printed)
+    if found is not None:
+        start = max(0, found.start() - 40)
+        raise InvalidSpec([_violation(printed[start : found.end()], found, "domain")])
+    return printed + "\n"
+
+
+def _is_plain(printed: str) -> bool:
+    """Whether the text is ASCII without controls: true of almost every document, and quick to tell."""
+    return printed.isascii() and not printed.encode().translate(None, _PLAIN)
+
+
+def _word(value: str | int) -> str:
+    if isinstance(value, bool):
+        return yes_no(value)
+    return str(value)
+
+
+def _refusal(tag: str, children: tuple[Child, ...], attributes: dict[str, Attribute]) -> InvalidSpec | Bug:
+    """What was wrong with the texts of an element that lxml refused."""
+    places = [(f"{tag}@{name}", value) for name, value in attributes.items()]
+    places += [(tag, child) for child in children if isinstance(child, str)]
+    for where, value in places:
+        found = _FORBIDDEN.search(value) if isinstance(value, str) else None
+        if found is not None and isinstance(value, str):
+            return InvalidSpec([_violation(value, found, where)])
+    return Bug(f"<{tag}> cannot be built")
 
 
 def _violation(value: str, found: re.Match[str], where: str) -> Violation:
@@ -84,6 +120,6 @@ def _violation(value: str, found: re.Match[str], where: str) -> Violation:
         field="spec",
         type="FieldValueInvalid",
         value=shown,
-        message=f"the character U+{ord(found.group()):04X} at {found.start()} cannot stand in <{where}>; "
+        message=f"the character U+{ord(found.group()):04X} cannot stand in <{where}>; "
         "use printable characters",
     )
