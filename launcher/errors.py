@@ -136,15 +136,32 @@ class WrongPhase(LauncherError):
 
 
 class HostUnsupported(LauncherError):
-    """This node cannot serve the request; ``capability`` names what it lacks."""
+    """This node cannot serve the request; ``capability`` names what it lacks. ``findings`` are pairs of
+    capability and reason: more than one when several things are missing."""
 
     code = "FAILED_PRECONDITION"
     reason = "HOST_UNSUPPORTED"
     expected = True
 
-    def __init__(self, capability: str, message: str, *, hint: str = "") -> None:
+    def __init__(
+        self, capability: str, message: str, *, hint: str = "", findings: Sequence[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(f"this node lacks {capability}: {message}", hint=hint)
         self.capability = capability
+        self.findings = tuple(findings) or ((capability, message),)
+
+    @classmethod
+    def together(cls, parts: Sequence[HostUnsupported]) -> HostUnsupported:
+        """One error for all of ``parts`` (at least one), in their order and without repetitions."""
+        findings = tuple(dict.fromkeys(finding for part in parts for finding in part.findings))
+        if len(findings) == 1:
+            return cls(*findings[0], hint=parts[0].hint)
+        return cls(
+            ", ".join(dict.fromkeys(capability for capability, _ in findings)),
+            "; ".join(f"{capability}: {reason}" for capability, reason in findings),
+            hint="; ".join(dict.fromkeys(part.hint for part in parts if part.hint)),
+            findings=findings,
+        )
 
 
 class Conflict(LauncherError):

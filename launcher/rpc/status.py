@@ -41,6 +41,8 @@ LIMIT_KEY = "launcher-status-limit"
 """Request metadata in which a client says how many bytes of a status it accepts."""
 
 _MESSAGE_LIMIT = 600
+# What a node lacks is a handful of things; each takes some 150 bytes.
+_MOST_FINDINGS = 16
 # Two type URLs, lengths, and the count of violations in the metadata.
 _ENVELOPE = 192
 
@@ -136,7 +138,7 @@ def _details(error: LauncherError) -> Iterator[Message]:
         case errors.WrongPhase():
             yield _precondition(error, ("", error.message))
         case errors.HostUnsupported():
-            yield _precondition(error, (error.capability, error.message))
+            yield _precondition(error, *error.findings[:_MOST_FINDINGS])
         case errors.MigrationRefused():
             yield _precondition(error, *(("", finding) for finding in error.findings))
         case errors.Exhausted():
@@ -222,6 +224,16 @@ class _Received:
         found = _find(self.details, PreconditionFailure())
         return [v.description for v in found.violations] or [self.message]
 
+    def unsupported(self) -> errors.HostUnsupported:
+        found = _find(self.details, PreconditionFailure())
+        parts = [errors.HostUnsupported(v.subject, v.description, hint=self.hint) for v in found.violations]
+        if parts:
+            return errors.HostUnsupported.together(parts)
+        capability = self.get("capability")
+        return errors.HostUnsupported(
+            capability, self.after(f"this node lacks {capability}: "), hint=self.hint
+        )
+
     def retry_after_s(self) -> float:
         found = _find(self.details, RetryInfo())
         return found.retry_delay.ToMilliseconds() / 1000 or 1.0
@@ -252,9 +264,7 @@ _REBUILD: Mapping[str, Callable[[_Received], LauncherError]] = {
     "NOT_FOUND": lambda r: errors.NotFound(r.get("kind"), r.get("name"), hint=r.hint),
     "ALREADY_EXISTS": lambda r: errors.AlreadyExists(r.get("kind"), r.get("name"), hint=r.hint),
     "WRONG_PHASE": _plain(errors.WrongPhase),
-    "HOST_UNSUPPORTED": lambda r: errors.HostUnsupported(
-        r.get("capability"), r.after(f"this node lacks {r.get('capability')}: "), hint=r.hint
-    ),
+    "HOST_UNSUPPORTED": lambda r: r.unsupported(),
     "CONFLICT": _plain(errors.Conflict),
     "EXHAUSTED": lambda r: errors.Exhausted(r.get("resource"), r.message, hint=r.hint),
     "UNAVAILABLE": lambda r: errors.Unavailable(r.message, retry_after_s=r.retry_after_s(), hint=r.hint),

@@ -58,6 +58,21 @@ def test_round_trip(error: LauncherError) -> None:
     assert Code.Name(status.code) == error.code
 
 
+def test_everything_that_a_node_lacks_comes_back_whole() -> None:
+    parts = [
+        errors.HostUnsupported(f"thing {n}", f"spec.domain.field{n}: " + "why " * 30, hint="buy it")
+        for n in range(12)
+    ]
+    sent = errors.HostUnsupported.together([*parts, parts[0]])
+    assert len(sent.findings) == 12
+    back = decode(encode(sent))
+    assert isinstance(back, errors.HostUnsupported)
+    assert (back.findings, back.message, back.hint) == (sent.findings, sent.message, "buy it")
+    assert back.capability.startswith("thing 0, thing 1, ")
+    many = errors.HostUnsupported.together([errors.HostUnsupported(str(n), "w" * 150) for n in range(300)])
+    assert encode(many).ByteSize() <= DETAILS_LIMIT
+
+
 def test_every_class_is_in_the_table() -> None:
     concrete = {
         cls
