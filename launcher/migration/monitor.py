@@ -18,6 +18,7 @@ from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, Time
 from launcher.hypervisor.port import (
     ConnectionEvent,
     DomainRecord,
+    DomainState,
     Event,
     Hypervisor,
     JobCompletedEvent,
@@ -182,8 +183,10 @@ class Monitor:
         """Read, decide, act, tell. False: no job runs and none of ours is about to."""
         boundary, self._boundary = self._boundary, False
         async with deadline("reading the migration's statistics", READ_DEADLINE_S):
-            stats = await self._hypervisor.job_stats(self._uuid)
             domain = await self._hypervisor.domain(self._uuid)
+            # libvirt refuses to speak of jobs of a domain that is off: there is none.
+            off = domain.state in (DomainState.SHUTOFF, DomainState.CRASHED)
+            stats = JobStats(kind="none") if off else await self._hypervisor.job_stats(self._uuid)
         if stats.kind not in _ACTIVE:
             if not ours:
                 return False
