@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of fields that no translation shows: declared here, because it cannot be measured. Data only.
+
+A field that shows in a domain or in what a node prepares must not stand here; a test measures it. ``by`` names
+the module that acts on a field, and a test looks whether it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from launcher.explain.schema import Field
+
+
+class Disposition(StrEnum):
+    """What becomes of a field."""
+
+    TRANSLATED = "translated"
+    ENFORCED = "enforced"
+    PASSED_ON = "passed on"
+    NOT_HERE = "not applicable on a node"
+    REFUSED = "refused"
+    NOT_YET = "not acted on yet"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Disposition.TRANSLATED: "it shows in the domain XML",
+    Disposition.ENFORCED: "the agent acts on it without the domain XML",
+    Disposition.PASSED_ON: "kept and handed back for a control plane; the agent does not look at it",
+    Disposition.NOT_HERE: "has no meaning on a single node; kept and handed back",
+    Disposition.REFUSED: "a manifest that uses it is refused",
+    Disposition.NOT_YET: "accepted and checked, but nothing acts on it yet",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What becomes of the fields at and below ``path``, in one line, and the module that acts on them."""
+
+    path: str
+    disposition: Disposition
+    line: str
+    by: str = ""
+
+
+def _passed(path: str, line: str) -> Declaration:
+    return Declaration(path=path, disposition=Disposition.PASSED_ON, line=line)
+
+
+def _not_here(path: str, line: str) -> Declaration:
+    return Declaration(path=path, disposition=Disposition.NOT_HERE, line=line)
+
+
+def _not_yet(path: str, line: str) -> Declaration:
+    return Declaration(path=path, disposition=Disposition.NOT_YET, line=line)
+
+
+def _enforced(path: str, by: str, line: str) -> Declaration:
+    return Declaration(path=path, disposition=Disposition.ENFORCED, line=line, by=by)
+
+
+_DEVICES = "spec.domain.devices"
+_CONTENT = "nothing makes the image or directory yet; an instance that uses it is refused"
+_AGENT = "nothing uses the guest agent for it yet"
+_TAG = "written into no metadata of the guest yet"
+_CLAIMS = "the claim is used; whether it may be unplugged is not looked at"
+
+INSTANCE: tuple[Declaration, ...] = (
+    _passed("spec.affinity", "a scheduler places the instance"),
+    _passed("spec.nodeSelector", "a scheduler places the instance"),
+    _passed("spec.tolerations", "a scheduler places the instance"),
+    _passed("spec.topologySpreadConstraints", "a scheduler places the instance"),
+    _passed("spec.schedulerName", "a scheduler places the instance"),
+    _passed("spec.priorityClassName", "a scheduler orders instances"),
+    _passed("spec.serviceAccountName", "a cluster knows service accounts"),
+    _passed("spec.evictionStrategy", "who drains the node decides by it"),
+    _passed("spec.resourceClaims", "a cluster allocates claims; the agent is handed the devices"),
+    _passed("spec.networks[].resourceClaim", "the agent is handed the virtual function of the interface"),
+    _not_here("spec.dnsPolicy", "there is no pod whose resolver could be set"),
+    _not_here("spec.dnsConfig", "there is no pod whose resolver could be set"),
+    _not_here(f"{_DEVICES}.interfaces[].ports[].name", "names a port for people only"),
+    _not_here(
+        "spec.volumes[].ephemeral.persistentVolumeClaim.readOnly", "the claim under an overlay is only read"
+    ),
+    _not_here("spec.volumes[].containerPath.readOnly", "must be true: such a path is only read"),
+    _enforced(
+        "spec.terminationGracePeriodSeconds",
+        "launcher.agent.lifecycle",
+        "waited for between the power button and the kill",
+    ),
+    _enforced(
+        "spec.volumes[].hostDisk.shared",
+        "launcher.agent.migratability",
+        "a shared image is not copied by a migration",
+    ),
+    _not_yet("spec.hostname", "told to the guest by neither DHCP nor cloud-init yet"),
+    _not_yet("spec.subdomain", "told to the guest by neither DHCP nor cloud-init yet"),
+    _not_yet("spec.livenessProbe", "nothing probes yet"),
+    _not_yet("spec.readinessProbe", "nothing probes yet"),
+    _not_yet("spec.accessCredentials", _AGENT),
+    _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
+    _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
+    _not_yet("spec.networks[].multus.networkName", "no network is looked up by its name yet"),
+    _not_yet("spec.networks[].pod", "addresses behind masquerade are not set up yet"),
+    _not_yet("spec.domain.memory.reservedOverhead", "no overhead is reserved yet"),
+    _not_yet("spec.domain.resources.overcommitGuestOverhead", "no overhead is reserved yet"),
+    _not_yet("spec.domain.launchSecurity.sev.attestation", "no measurement can be fetched yet"),
+    _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance"),
+    _not_yet("spec.domain.firmware.kernelBoot.container.imagePullSecret", "images are pulled without login"),
+    _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
+    _not_yet(f"{_DEVICES}.disks[].tag", _TAG),
+    _not_yet(f"{_DEVICES}.gpus[].tag", _TAG),
+    _not_yet(f"{_DEVICES}.hostDevices[].tag", _TAG),
+    _not_yet(f"{_DEVICES}.interfaces[].tag", _TAG),
+    _not_yet(f"{_DEVICES}.interfaces[].binding", "no plugins here; an instance that uses one is refused"),
+    _not_yet(f"{_DEVICES}.interfaces[].dhcpOptions", "nothing answers the guest's DHCP yet"),
+    _not_yet(f"{_DEVICES}.interfaces[].portRanges", "nothing forwards ports behind masquerade yet"),
+    _not_yet("spec.volumes[].cloudInitConfigDrive", _CONTENT),
+    _not_yet("spec.volumes[].cloudInitNoCloud", _CONTENT),
+    _not_yet("spec.volumes[].configMap", _CONTENT),
+    _not_yet("spec.volumes[].downwardAPI", _CONTENT),
+    _not_yet("spec.volumes[].secret", _CONTENT),
+    _not_yet("spec.volumes[].serviceAccount", _CONTENT),
+    _not_yet("spec.volumes[].sysprep", _CONTENT),
+    _not_yet("spec.volumes[].containerDisk.imagePullSecret", "images are pulled without login"),
+    _not_yet("spec.volumes[].dataVolume.hotpluggable", _CLAIMS),
+    _not_yet("spec.volumes[].persistentVolumeClaim.hotpluggable", _CLAIMS),
+    _not_yet("spec.volumes[].persistentVolumeClaim.readOnly", "what the disk says decides"),
+    _not_yet("spec.volumes[].memoryDump", "memory cannot be dumped yet"),
+)
+
+MIGRATION: tuple[Declaration, ...] = (
+    _enforced("spec.vmiName", "launcher.agent.migrations", "the instance that is moved"),
+    _enforced(
+        "spec.addedNodeSelector",
+        "launcher.agent.migrations",
+        "kubernetes.io/hostname names the target; other labels are for a scheduler",
+    ),
+    _passed("spec.priority", "who queues migrations orders them"),
+    _not_yet("spec.sendTo", "targets are nodes that the agent knows as peers"),
+    _not_yet("spec.receive", "a target is prepared by the source, over the peers' connection"),
+)
+
+_OPTIONS = "launcher.migration.options"
+POLICY: tuple[Declaration, ...] = (
+    _passed("spec.selectors", "who starts the migration selects the policy and hands in its options"),
+    *(
+        _enforced(f"spec.{name}", _OPTIONS, "shapes the migration")
+        for name in (
+            "allowAutoConverge",
+            "allowPostCopy",
+            "allowWorkloadDisruption",
+            "bandwidthPerMigration",
+            "completionTimeoutPerGiB",
+            "maxDowntimeMs",
+            "experimental",
+        )
+    ),
+)
+
+DECLARED: dict[str, tuple[Declaration, ...]] = {
+    "VirtualMachineInstance": INSTANCE,
+    "VirtualMachineInstanceMigration": MIGRATION,
+    "MigrationPolicy": POLICY,
+}
+
+
+def declaration(field: Field, kind: str = "VirtualMachineInstance") -> Declaration | None:
+    """What is declared of a field, or of the nearest field around it."""
+    around = (entry for entry in DECLARED[kind] if covers(entry.path, field.path))
+    return max(around, key=lambda entry: len(entry.path), default=None)
+
+
+def covers(path: str, other: str) -> bool:
+    """Whether the field at ``other`` is that at ``path`` or stands below it."""
+    return other == path or other.startswith((f"{path}.", f"{path}["))
