@@ -35,6 +35,7 @@ class _Now:
 
     machine: Machine
     pools: tuple[Pool, ...]
+    page_size: int | None
     descriptors: Descriptors
     firmwares: tuple[Firmware, ...]
 
@@ -104,6 +105,7 @@ class HostFacts:
         return _Now(
             machine=machine.look(),
             pools=hugepages.pools(),
+            page_size=hugepages.default_size(),
             descriptors=found,
             firmwares=tuple(
                 f for f in firmwares if {f.executable, f.nvram_template or f.executable} <= there
@@ -138,6 +140,7 @@ def _merged(known: NodeFacts, now: _Now) -> NodeFacts:
         memory=there.memory,
         smt=there.smt,
         memory_locking=there.memory_locking,
+        page_size=now.page_size,
         programs=Programs(swtpm=there.swtpm, virtiofsd=there.virtiofsd, passt=there.passt),
         devices=HostDevices(vhost_vsock=there.vhost_vsock, vhost_net=there.vhost_net),
         cells=tuple(_with_pools(cell, now.pools) for cell in known.cells),

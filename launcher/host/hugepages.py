@@ -14,6 +14,8 @@ from typing import Final
 
 NODES: Final = Path("/sys/devices/system/node")
 WHOLE_HOST: Final = Path("/sys/kernel/mm/hugepages")
+MEMINFO: Final = Path("/proc/meminfo")
+_DEFAULT: Final = re.compile(r"^Hugepagesize:\s*(\d+) kB$", re.MULTILINE)
 _POOL: Final = re.compile(r"hugepages-(\d+)kB")
 _NODE: Final = re.compile(r"node(\d+)")
 
@@ -33,6 +35,15 @@ def pools(*, nodes: Path = NODES, whole_host: Path = WHOLE_HOST) -> tuple[Pool, 
     found = [pool for cell, folder in _cells(nodes) for pool in _pools(cell, folder / "hugepages")]
     found = found or list(_pools(0, whole_host))
     return tuple(sorted(found, key=lambda pool: (pool.cell, pool.size)))
+
+
+def default_size(meminfo: Path = MEMINFO) -> int | None:
+    """Size in bytes of the huge pages that one gets who names no size."""
+    try:
+        found = _DEFAULT.search(meminfo.read_text())
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found is not None else None
 
 
 def _cells(nodes: Path) -> Iterator[tuple[int, Path]]:

@@ -126,6 +126,11 @@ class DomainCaps(Record, frozen=True, kw_only=True):
     unsupported_devices: tuple[str, ...] = ()
     hyperv: tuple[str, ...] = ()
 
+    def denies(self, enum: str, value: str) -> bool:
+        """Whether values of ``enum`` are listed, and not this one."""
+        listed = self.enums.get(enum, ())
+        return bool(listed) and value not in listed
+
 
 class Programs(Record, frozen=True, kw_only=True):
     """Where programs lie that run beside QEMU; empty: it is not installed."""
@@ -150,7 +155,8 @@ class NodeFacts(Record, frozen=True, kw_only=True):
     Versions are libvirt's integers: 9.0.0 is 9000000. ``qemu_uid`` and ``qemu_gid`` are who QEMU runs as.
     ``cpus`` counts the CPUs online, ``memory`` is in bytes, ``smt`` says that cores run several threads.
     ``firmwares`` None: not known (then the usual file names are taken); empty: there are none.
-    ``memory_locking``: QEMU may lock all its memory.
+    ``memory_locking``: QEMU may lock all its memory. ``page_size`` is the kernel's default size of huge
+    pages in bytes.
     """
 
     arch: str = AMD64.name
@@ -166,6 +172,7 @@ class NodeFacts(Record, frozen=True, kw_only=True):
     memory: int | None = None
     smt: bool | None = None
     memory_locking: bool = False
+    page_size: int | None = None
     programs: Programs = Programs()
     devices: HostDevices = HostDevices()
     cells: tuple[NumaCell, ...] = ()

@@ -42,8 +42,8 @@ def boot(context: PlanContext) -> BootPlan:
     Raises:
         HostUnsupported: no firmware image of the host does what is asked.
     """
-    domain, firmware = context.domain, context.domain.firmware
-    machine = (domain.machine.type if domain.machine is not None else None) or context.arch.machine
+    firmware = context.domain.firmware
+    machine = machine_type(context)
     efi = firmware.bootloader.efi if firmware is not None and firmware.bootloader is not None else None
     bios = firmware.bootloader.bios if firmware is not None and firmware.bootloader is not None else None
     loader, nvram = _uefi(context, efi, machine) if efi is not None else (None, None)
@@ -61,6 +61,12 @@ def boot(context: PlanContext) -> BootPlan:
         smbios=context.arch.smbios,
         bios_serial=bios is not None and bool(bios.use_serial),
     )
+
+
+def machine_type(context: PlanContext) -> str:
+    """The board: what is asked for, or the usual one of the architecture."""
+    asked = context.domain.machine
+    return (asked.type if asked is not None else None) or context.arch.machine
 
 
 def boot_steps(context: PlanContext) -> tuple[AnyStep, ...]:

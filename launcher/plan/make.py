@@ -7,17 +7,19 @@ from launcher.errors import Bug
 from launcher.plan import cpu as cpus
 from launcher.plan import memory as memories
 from launcher.plan.allocations import Allocations
+from launcher.plan.capabilities import dedicated_findings, host_findings
 from launcher.plan.clock import clock
 from launcher.plan.context import PlanContext, plan_context
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices import DevicesPlan, plan_devices
 from launcher.plan.facts import NodeFacts
 from launcher.plan.features import features
-from launcher.plan.firmware import boot, boot_steps
+from launcher.plan.firmware import boot, boot_steps, machine_type
 from launcher.plan.launch_security import launch_security
-from launcher.plan.model import Identity, LifecyclePlan, VMPlan
+from launcher.plan.model import BootPlan, CPUTune, Identity, LifecyclePlan, VMPlan
 from launcher.plan.notes import notes
 from launcher.plan.numa import guest_numa
 from launcher.plan.pinning import cputune
+from launcher.plan.refusals import Refusals
 from launcher.plan.settings import PlanSettings
 from launcher.plan.sysinfo import sysinfo
 from launcher.plan.volumes import plan_steps
@@ -32,18 +34,19 @@ def make_plan(
     """Plan a validated and defaulted ``vmi``. The same arguments always give the same plan.
 
     Raises:
-        HostUnsupported: the node lacks something the manifest needs.
+        HostUnsupported: the node lacks something the manifest needs; the error names all of it.
         Exhausted: the CPUs or pages that were allocated do not suffice.
         InvalidSpec: a value can only be judged here, and is wrong.
     """
     context = plan_context(vmi, facts, allocations, settings)
-    tune = cputune(context)
+    refusals = Refusals()
+    tune = _tune(context, refusals)
     size = memories.page_size(context)
-    numa = guest_numa(context, tune, size) if size is not None else None
+    numa = guest_numa(context, tune, size) if size is not None and tune.vcpus else None
     memory = memories.memory(context)
     identity = _identity(context)
-    devices = plan_devices(context)
-    return VMPlan(
+    devices = refusals.attempt(lambda: plan_devices(context), DevicesPlan())
+    plan = VMPlan(
         identity=identity,
         vcpus=cpus.vcpus(context),
         cpu=cpus.cpu(context, numa.cells if numa is not None else memories.single_cell(context, memory)),
@@ -52,16 +55,26 @@ def make_plan(
         numatune=numa.tune if numa is not None else None,
         memory=memory,
         backing=memories.backing(context, numa),
-        boot=boot(context),
+        boot=refusals.attempt(lambda: boot(context), BootPlan(machine=machine_type(context))),
         sysinfo=sysinfo(context, identity.uuid),
         features=features(context),
         clock=clock(context),
-        launch_security=launch_security(context),
+        launch_security=refusals.attempt(lambda: launch_security(context), None),
         lifecycle=_lifecycle(context),
         devices=devices,
         steps=(*plan_steps(context, devices), *boot_steps(context)),
         notes=notes(context),
     )
+    refusals.add(host_findings(context, plan))
+    refusals.require_none()
+    return plan
+
+
+def _tune(context: PlanContext, refusals: Refusals) -> CPUTune:
+    """Pins. CPUs that the node does not have at all are another matter than those that others use."""
+    missing = tuple(dedicated_findings(context))
+    refusals.add(missing)
+    return CPUTune() if missing else refusals.attempt(lambda: cputune(context), CPUTune())
 
 
 def _identity(context: PlanContext) -> Identity:

@@ -7,7 +7,7 @@ from math import floor
 
 from launcher.plan import versions
 from launcher.plan.context import PlanContext
-from launcher.plan.model import GuestCell, MemoryBacking, MemoryPlan
+from launcher.plan.model import GuestCell, HugePages, MemoryBacking, MemoryPlan
 from launcher.plan.numa import GuestNuma
 from launcher.spec.model import Interface
 from launcher.spec.quantity import Quantity
@@ -40,13 +40,19 @@ def backing(context: PlanContext, numa: GuestNuma | None) -> MemoryBacking | Non
         return None
     return MemoryBacking(
         hugepages=huge,
-        pages=numa.pages if numa is not None else (),
+        pages=numa.pages if numa is not None else _pages(context),
         memfd=uses_memfd(context),
         shared=shared,
         immediate=numa is not None,
         nosharepages=numa is not None and context.realtime,
         locked=context.realtime and context.facts.memory_locking,
     )
+
+
+def _pages(context: PlanContext) -> tuple[HugePages, ...]:
+    """The size has to be named where it is not the kernel's default: libvirt takes that otherwise."""
+    size, default = page_size(context), context.facts.page_size
+    return (HugePages(size=size),) if size is not None and default is not None and size != default else ()
 
 
 def uses_memfd(context: PlanContext) -> bool:

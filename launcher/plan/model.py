@@ -116,10 +116,10 @@ class MemoryPlan(Part, frozen=True, kw_only=True):
 
 
 class HugePages(Part, frozen=True, kw_only=True):
-    """Pages of ``size`` bytes back the guest cell ``cell``."""
+    """Pages of ``size`` bytes back the guest cell ``cell`` (None: all memory)."""
 
     size: int
-    cell: int
+    cell: int | None = None
 
 
 class MemoryBacking(Part, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.host.hugepages import Pool, pools
+from launcher.host.hugepages import Pool, default_size, pools
 from launcher.host.machine import look, may_lock_memory, opens, program, smt_active
 from launcher.units import GIB, MIB
 
@@ -44,6 +44,15 @@ def test_a_kernel_without_numa_has_one_cell(tmp_path: Path) -> None:
 def test_a_pool_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     pool(tmp_path / "node0" / "hugepages", 2048, "many", "3")
     assert pools(nodes=tmp_path, whole_host=tmp_path / "absent") == ()
+
+
+def test_the_default_size_of_huge_pages(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  100 kB\nHugepagesize:    1048576 kB\nHugetlb:   0 kB\n")
+    assert default_size(meminfo) == GIB
+    meminfo.write_text("MemTotal:  100 kB\n")
+    assert default_size(meminfo) is None
+    assert default_size(tmp_path / "absent") is None
 
 
 @pytest.mark.parametrize(("text", "active"), [("1\n", True), ("0\n", False)])
