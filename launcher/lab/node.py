@@ -23,6 +23,7 @@ from launcher.lab.setup import NodeSetup, script
 from launcher.lab.switch import SwitchView
 
 LIBVIRTD_TIMEOUT_S = 60.0
+LIBVIRTD_KILL_AFTER_S = 5.0
 AGENT_TIMEOUT_S = 60.0
 
 
@@ -192,6 +193,8 @@ def _libvirtd(layout: NodeLayout) -> Program:
         ready=answers,
         ready_timeout_s=LIBVIRTD_TIMEOUT_S,
         logs=(layout.libvirtd_log, layout.libvirtd_output),
+        # libvirt 11.3 asked to end soon after its start waits for its own udev thread for ever, one time in 20.
+        kill_after_s=LIBVIRTD_KILL_AFTER_S,
     )
 
 

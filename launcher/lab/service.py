@@ -27,7 +27,10 @@ _NOT_FOR_NODES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "L
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to start: ``ready`` tells whether it answers, ``logs`` are quoted when it does not."""
+    """What to start: ``ready`` tells whether it answers, ``logs`` are quoted when it does not.
+
+    ``kill_after_s`` is for a program that is known not to end at times: it is killed then, as systemd does.
+    """
 
     name: str
     argv: Sequence[str | Path]
@@ -35,6 +38,7 @@ class Program:
     ready: Callable[[], bool]
     ready_timeout_s: float
     logs: tuple[Path, ...]
+    kill_after_s: float | None = None
 
 
 class Service:
@@ -99,6 +103,9 @@ class Service:
         process = self.process_id
         if process is not None:
             process.signal(number)
+            kill_after_s = self._program.kill_after_s
+            if kill_after_s is not None and not process.wait_gone(kill_after_s):
+                process.signal(signal.SIGKILL)
             if not process.wait_gone(STOP_TIMEOUT_S):
                 raise TimedOut(
                     f"{self._program.name} (pid {process.pid}) did not end within {STOP_TIMEOUT_S:g} s"
