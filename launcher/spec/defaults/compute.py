@@ -68,7 +68,9 @@ def cpu_hotplug(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> Virt
     """Sockets can be added up to four times their number (amd64, s390x, when the guest has named sockets)."""
     cpu = vmi.spec.domain.cpu
     known = architecture(vmi.spec.architecture)
-    if not settings.live_update or not known.cpu_hotplug or cpu is None or cpu.max_sockets or not cpu.sockets:
+    if not settings.live_update or not known.cpu_hotplug or cpu is None or cpu.max_sockets:
+        return vmi
+    if cpu.sockets is None or cpu.sockets <= 0:
         return vmi
     if settings.max_cpu_sockets:
         return with_domain(vmi, cpu=replace(cpu, max_sockets=max(settings.max_cpu_sockets, cpu.sockets)))

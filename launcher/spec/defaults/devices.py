@@ -33,7 +33,7 @@ def pod_interface(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> Vi
     devices = vmi.spec.domain.devices
     if devices.autoattach_pod_interface is False or devices.interfaces or vmi.spec.networks:
         return vmi
-    if settings.pod_binding == "bridge":
+    if settings.pod_binding == "bridge" and settings.bridge_on_pod_network:
         interface = Interface(name="default", bridge=InterfaceBridge())
     else:
         interface = Interface(name="default", masquerade=InterfaceMasquerade())

@@ -33,8 +33,8 @@ MOST_SEARCHES: Final = 32
 
 
 def guest_architecture(ctx: Context) -> Iterator[Violation]:
-    """The architecture is one that can be run."""
-    yield from one_of("spec.architecture", ctx.spec.architecture, tuple(ARCHITECTURES))
+    """The architecture, the node's if none is given, is one that can be run."""
+    yield from one_of("spec.architecture", ctx.full.spec.architecture, tuple(ARCHITECTURES))
 
 
 def hostname(ctx: Context) -> Iterator[Violation]:

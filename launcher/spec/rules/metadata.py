@@ -9,7 +9,14 @@ from typing import Final
 
 from launcher.errors import Violation
 from launcher.spec.model import ObjectMeta
-from launcher.spec.rules.checks import dns_label, dns_subdomain, is_qualified_name, labels
+from launcher.spec.rules.checks import (
+    A_SUBDOMAIN,
+    dns_label,
+    dns_subdomain,
+    is_qualified_name,
+    is_subdomain,
+    labels,
+)
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.finding import invalid, keyed, required
 
@@ -18,17 +25,26 @@ from launcher.spec.rules.finding import invalid, keyed, required
 LONGEST_DOMAIN_NAME: Final = 239
 # Kubernetes' limit on all annotations of an object together.
 MOST_ANNOTATIONS_BYTES: Final = 256 * 1024
+# Characters that are added to a generateName.
+GENERATED: Final = 5
 SLOT_COUNT: Final = "kubevirt.io/pci-interface-slot-count"
 
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
 
 def object_names(meta: ObjectMeta | None, what: str) -> Iterator[Violation]:
-    """Name and namespace of any object of this API."""
-    if meta is None or not meta.name:
+    """Name and namespace of any object of this API; a name yet to be made has a prefix that will do."""
+    if meta is None or not (meta.name or meta.generate_name):
         yield required("metadata.name", f"{what} needs a name")
         return
-    yield from dns_subdomain("metadata.name", meta.name)
+    if meta.name:
+        yield from dns_subdomain("metadata.name", meta.name)
+    elif not is_subdomain(f"{meta.generate_name}x"):
+        yield invalid(
+            "metadata.generateName",
+            meta.generate_name,
+            f"not the start of a name; accepted are {A_SUBDOMAIN}",
+        )
     if meta.namespace:
         yield from dns_label("metadata.namespace", meta.namespace)
     yield from labels("metadata.labels", meta.labels)
@@ -38,12 +54,16 @@ def names(ctx: Context) -> Iterator[Violation]:
     """The name is a DNS subdomain, the namespace a DNS label, and both together fit into a file name."""
     yield from object_names(ctx.vmi.metadata, "an instance")
     meta = ctx.vmi.metadata
-    if meta is None or not meta.name:
+    if meta is None:
         return
     longest = LONGEST_DOMAIN_NAME - len(meta.namespace or "default") - 1
-    if len(meta.name) > longest:
+    if len(meta.name or "") > longest:
         yield invalid(
             "metadata.name", meta.name, f"too long for its namespace; accepted are {longest} characters"
+        )
+    if len(meta.generate_name or "") > longest - GENERATED:
+        yield invalid(
+            "metadata.generateName", meta.generate_name, f"accepted are {longest - GENERATED} characters"
         )
 
 
