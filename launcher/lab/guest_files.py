@@ -25,7 +25,9 @@ MODULES = (
     "virtio_balloon",
     "virtio_rng",
     "virtio_scsi",
+    "virtio_input",
     "sd_mod",
+    "sr_mod",
     "button",
     "evdev",
 )
@@ -52,12 +54,22 @@ def packages() -> Packages:
     return Packages(kernel=kernel, busybox=busybox)
 
 
-def linux(wanted: Packages, scratch: Path) -> tuple[bytes, bytes]:
-    """The kernel (an ELF file for PVH) and the initial root of the Linux guest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinuxFiles:
+    """``vmlinux`` is the kernel as an ELF file for PVH (the fastest start), ``bzimage`` as it is packaged
+    (UEFI boots no other)."""
+
+    vmlinux: bytes
+    bzimage: bytes
+    initrd: bytes
+
+
+def linux(wanted: Packages, scratch: Path) -> LinuxFiles:
+    """The kernel and the initial root of the Linux guest."""
     kernel_root = debs.unpack(wanted.kernel, scratch)
     busybox_root = debs.unpack(wanted.busybox, scratch)
     release = wanted.kernel.name.removeprefix(KERNEL_PREFIX)
-    kernel = vmlinux.extract((kernel_root / "boot" / f"vmlinuz-{release}").read_bytes())
+    bzimage = (kernel_root / "boot" / f"vmlinuz-{release}").read_bytes()
     busybox = _first(busybox_root, "bin/busybox", "usr/bin/busybox")
     entries = [
         *(cpio.folder(name) for name in ("bin", "dev", "etc", "etc/acpi", "etc/acpi/PWRF", "modules")),
@@ -71,7 +83,7 @@ def linux(wanted: Packages, scratch: Path) -> tuple[bytes, bytes]:
         cpio.file("etc/acpi/PWRF/00000080", (SOURCES / "poweroff").read_bytes(), executable=True),
         *_modules(kernel_root, release),
     ]
-    return kernel, cpio.archive(entries)
+    return LinuxFiles(vmlinux=vmlinux.extract(bzimage), bzimage=bzimage, initrd=cpio.archive(entries))
 
 
 def boot_disk(scratch: Path) -> bytes:

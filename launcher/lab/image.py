@@ -21,6 +21,7 @@ from launcher.lab import capabilities_cache, cpio, guest_files, oci, vmlinux
 from launcher.lab.oci import LayerFile
 
 KERNEL_PATH = "/boot/vmlinux"
+BZIMAGE_PATH = "/boot/vmlinuz"
 INITRD_PATH = "/boot/initrd"
 DISK_PATH = "/disk/disk.img"
 """Where a containerDisk's disk lies: the API has it in /disk, under any name."""
@@ -52,10 +53,27 @@ def guest(cache: Path | None = None) -> Image:
     packages = guest_files.packages()
 
     def build(scratch: Path) -> Sequence[LayerFile]:
-        kernel, initrd = guest_files.linux(packages, scratch)
-        return [LayerFile(path=KERNEL_PATH, data=kernel), LayerFile(path=INITRD_PATH, data=initrd)]
+        files = guest_files.linux(packages, scratch)
+        return [
+            LayerFile(path=KERNEL_PATH, data=files.vmlinux),
+            LayerFile(path=INITRD_PATH, data=files.initrd),
+        ]
 
     return _cached("guest", _key(repr(packages)), cache, build)
+
+
+def uefi_guest(cache: Path | None = None) -> Image:
+    """The Linux guest with a kernel that UEFI can boot, ``BZIMAGE_PATH``; the rest is as in ``guest``."""
+    packages = guest_files.packages()
+
+    def build(scratch: Path) -> Sequence[LayerFile]:
+        files = guest_files.linux(packages, scratch)
+        return [
+            LayerFile(path=BZIMAGE_PATH, data=files.bzimage),
+            LayerFile(path=INITRD_PATH, data=files.initrd),
+        ]
+
+    return _cached("uefi-guest", _key(repr(packages)), cache, build)
 
 
 def bootsector(cache: Path | None = None) -> Image:

@@ -193,7 +193,7 @@ def _libvirtd(layout: NodeLayout) -> Program:
         ready=answers,
         ready_timeout_s=LIBVIRTD_TIMEOUT_S,
         logs=(layout.libvirtd_log, layout.libvirtd_output),
-        # libvirt 11.3 asked to end soon after its start waits for its own udev thread for ever, one time in 20.
+        # libvirt 11.3, asked to end soon after its start, at times waits for its udev thread for ever.
         kill_after_s=LIBVIRTD_KILL_AFTER_S,
     )
 
