@@ -14,6 +14,9 @@ from launcher.agent.records import FINAL, InstanceRecord
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.spec.model import VirtualMachineInstanceCondition as Condition
 
+_UNKNOWN = Condition(
+    type="Ready", status="Unknown", reason="LibvirtUnavailable", message="libvirt was not asked yet"
+)
 _PAUSES = {
     "user": ("PausedByUser", "the guest is paused by a user"),
     "ioerror": ("PausedIOError", "the guest is paused by an I/O error"),
@@ -21,10 +24,14 @@ _PAUSES = {
 
 
 def conditions(
-    record: InstanceRecord, observed: DomainRecord | None, findings: tuple[tuple[str, str], ...]
+    record: InstanceRecord,
+    observed: DomainRecord | None,
+    findings: tuple[tuple[str, str], ...],
+    *,
+    known: bool = True,
 ) -> Iterator[Condition]:
     """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration."""
-    yield _ready(record, observed)
+    yield _ready(record, observed) if known else _UNKNOWN
     if record.phase == "Running":
         if findings:
             reason, message = findings[0]

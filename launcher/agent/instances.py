@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import uuid
 from collections.abc import AsyncIterator
@@ -47,7 +48,15 @@ class Instances:
     async def load(self) -> None:
         """Take up every instance of the store; libvirt tells the rest."""
         for record in await self._services.store.instances():
-            self._start(record)
+            machine = self._start(record)
+            await machine.update(lambda present: present)  # shown at once, whether libvirt answers or not
+
+    async def settle(self, *, timeout_s: float) -> None:
+        """Wait until every instance was looked at once, at most ``timeout_s`` for all of them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for machine in self.machines():
+                    await machine.until(lambda m: m.known, timeout_s=2 * timeout_s)
 
     def machines(self) -> tuple[Machine, ...]:
         """All machines."""

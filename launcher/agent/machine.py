@@ -76,6 +76,11 @@ class Machine:
         return self._observed
 
     @property
+    def known(self) -> bool:
+        """Whether the domain was looked at since the agent started."""
+        return self._known
+
+    @property
     def gone(self) -> bool:
         """Whether the instance was forgotten."""
         return self._gone.is_set()
@@ -245,6 +250,7 @@ class Machine:
             node=self._services.node,
             now=self._services.clock.now(),
             before=self._services.hub.get(self._record.key),
+            known=self._known,
         )
 
 

@@ -42,6 +42,8 @@ from launcher.storage.executor import StorageExecutor
 log = get(__name__)
 
 MAX_LOG_TAIL_BYTES = 1 << 20
+SETTLE_S = 2.0
+"""How long the agent looks at what it finds before it serves; without libvirt it serves all the same."""
 
 
 class NodeAgent:
@@ -75,6 +77,7 @@ class NodeAgent:
         await self._instances.load()
         await self._migrations.load()
         await self._hypervisor.start()
+        await self._instances.settle(timeout_s=SETTLE_S)
         self._supervisor.keep(self._read_all, name="periodic read")
 
     async def stop(self) -> None:

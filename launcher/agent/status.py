@@ -33,14 +33,18 @@ def show(
     node: str,
     now: str,
     before: VirtualMachineInstance | None,
+    known: bool = True,
 ) -> VirtualMachineInstance:
-    """Build the object; ``before`` is what was shown last and lends its transition times."""
+    """Build the object; ``before`` is what was shown last and lends its transition times.
+
+    ``known`` False: libvirt was not asked yet, so ``observed`` says nothing.
+    """
     old = before.status.conditions if before is not None and before.status is not None else ()
     status = VirtualMachineInstanceStatus(
         phase=record.phase,
         reason=record.reason or None,
         node_name=record.moved_to or node,
-        conditions=since(conditions(record, observed, migration_findings(record)), old, now=now),
+        conditions=since(conditions(record, observed, migration_findings(record), known=known), old, now=now),
         phase_transition_timestamps=tuple(
             VirtualMachineInstancePhaseTransitionTimestamp(phase=t.phase, phase_transition_timestamp=t.at)
             for t in record.transitions

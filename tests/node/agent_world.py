@@ -140,13 +140,12 @@ def ticks(agent: Client, name: str) -> list[int]:
     return [int(number) for number in _TICK.findall(log)]
 
 
-def qemu_pids(node: Node) -> set[str]:
-    """Process ids of all guests of a node, numbered as inside."""
-    return set(node.run("sh", "-c", "pgrep -f qemu-system || true").split()) - _shells(node)
-
-
-def _shells(node: Node) -> set[str]:
-    return set(node.run("sh", "-c", "pgrep -x sh || true").split())
+def qemu_pid(node: Node, name: str) -> str:
+    """The process id of a guest, numbered as inside; empty when it does not run."""
+    pid_file = f"/run/libvirt/qemu/default_{name}.pid"
+    return node.run(
+        "sh", "-c", f"p=$(cat {pid_file} 2>/dev/null) && kill -0 $p 2>/dev/null && echo $p || true"
+    ).strip()
 
 
 def leftovers(node: Node) -> list[str]:
