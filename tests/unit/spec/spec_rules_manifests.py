@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
+from launcher.spec.defaults import DefaultsSettings, apply_defaults
 from launcher.spec.load import decode_object
-from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.model import DomainSpec, VirtualMachineInstance
 
 BASE = """
 apiVersion: kubevirt.io/v1
@@ -63,3 +64,18 @@ def domain(text: str) -> str:
 def devices(text: str) -> str:
     """A fragment of ``spec.domain.devices``."""
     return f"spec: {{domain: {{devices: {text}}}}}"
+
+
+AMD64 = spec("{architecture: amd64}")
+ARM64 = spec("{architecture: arm64}")
+S390X = spec("{architecture: s390x}")
+
+
+def full(*fragments: str, **settings: object) -> VirtualMachineInstance:
+    """The object with its defaults."""
+    return apply_defaults(vmi(*fragments), DefaultsSettings(**settings))  # type: ignore[arg-type]
+
+
+def full_domain(*fragments: str, **settings: object) -> DomainSpec:
+    """Its ``spec.domain``."""
+    return full(*fragments, **settings).spec.domain
