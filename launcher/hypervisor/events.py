@@ -22,6 +22,7 @@ from launcher.hypervisor.port import (
     IoErrorEvent,
     JobCompletedEvent,
     LifecycleEvent,
+    MemoryDeviceEvent,
     MigrationIterationEvent,
 )
 
@@ -103,12 +104,16 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
         verb = translate.named(translate.IO_ERROR_ACTIONS, action)
         emit(IoErrorEvent(domain.UUIDString(), alias, verb, reason or ""))
 
+    def memory_device(_conn: Any, domain: Any, alias: str, size: int, _opaque: Any) -> None:
+        emit(MemoryDeviceEvent(domain.UUIDString(), alias, size))
+
     return (
         (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
         (libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, iteration),
         (libvirt.VIR_DOMAIN_EVENT_ID_JOB_COMPLETED, job_completed),
         (libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, agent),
         (libvirt.VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON, io_error),
+        (libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, memory_device),
     )
 
 

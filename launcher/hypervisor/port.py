@@ -124,6 +124,15 @@ class IoErrorEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryDeviceEvent:
+    """The guest took or gave memory of a virtio-mem device: it has ``size`` bytes of it now."""
+
+    uuid: str
+    alias: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionEvent:
     """The connection to libvirt came up (again) or went down. After ``up`` everything must be read anew."""
 
@@ -137,6 +146,7 @@ Event = (
     | JobCompletedEvent
     | AgentLifecycleEvent
     | IoErrorEvent
+    | MemoryDeviceEvent
     | ConnectionEvent
 )
 
@@ -233,6 +243,15 @@ class Hypervisor(Protocol):
     async def undefine(self, uuid: str, *, keep_nvram: bool = False) -> None:
         """Forget a domain; one that does not exist is a success."""
 
+    async def set_vcpus(self, uuid: str, count: int) -> None:
+        """Let the domain have ``count`` of its possible vCPUs, now and at its next start."""
+
+    async def pin_vcpu(self, uuid: str, vcpu: int, cpus: tuple[int, ...]) -> None:
+        """Let a vCPU, plugged already or not, run on ``cpus`` only."""
+
+    async def attach_device(self, uuid: str, xml: str) -> None: ...
+    async def update_device(self, uuid: str, xml: str) -> None: ...
+    async def detach_device(self, uuid: str, xml: str) -> None: ...
     async def job_stats(self, uuid: str) -> JobStats: ...
     async def completed_job_stats(self, uuid: str) -> JobStats: ...
     async def migrate(self, uuid: str, params: MigrateParams) -> None:
