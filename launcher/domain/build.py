@@ -52,12 +52,16 @@ def build(plan: VMPlan) -> str:
     Raises:
         InvalidSpec: a value of the manifest holds characters that XML cannot.
     """
-    root = E("domain", *_nodes(DOMAIN, plan), type=plan.identity.virt)
-    devices = E("devices", E("emulator", plan.identity.emulator) if plan.identity.emulator else None)
-    devices.extend(_nodes(DEVICES, plan))
-    root.append(devices)
-    root.extend(_nodes(AFTER_DEVICES, plan))
-    return to_text(root)
+    emulator = E("emulator", plan.identity.emulator) if plan.identity.emulator else None
+    return to_text(
+        E(
+            "domain",
+            *_nodes(DOMAIN, plan),
+            E("devices", emulator, *_nodes(DEVICES, plan)),
+            *_nodes(AFTER_DEVICES, plan),
+            type=plan.identity.virt,
+        )
+    )
 
 
 def _nodes(builders: tuple[Builder, ...], plan: VMPlan) -> Iterator[Element]:

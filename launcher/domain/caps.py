@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from launcher.domain.element import Element
-from launcher.domain.reading import parse, words
+from launcher.domain.reading import Parsed, parse, words
 from launcher.errors import InvalidRequest, Violation
 from launcher.plan.arch import AMD64, BY_LIBVIRT_NAME
 from launcher.plan.cpuset import parse_cpuset
@@ -115,7 +114,7 @@ def domain_caps(text: str) -> DomainCaps:
     )
 
 
-def _models(root: Element, *, usable: bool) -> tuple[str, ...]:
+def _models(root: Parsed, *, usable: bool) -> tuple[str, ...]:
     return tuple(
         (model.text or "").strip()
         for model in root.findall("cpu/mode[@name='custom']/model")
@@ -123,7 +122,7 @@ def _models(root: Element, *, usable: bool) -> tuple[str, ...]:
     )
 
 
-def _qemu_user(root: Element) -> tuple[int | None, int | None]:
+def _qemu_user(root: Parsed) -> tuple[int | None, int | None]:
     """User and group of QEMU processes out of the DAC driver's label ``+UID:+GID``."""
     for model in root.findall("host/secmodel"):
         if words(model, "model") == "dac":
@@ -133,7 +132,7 @@ def _qemu_user(root: Element) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _guest(guest: Element) -> GuestFacts:
+def _guest(guest: Parsed) -> GuestFacts:
     arch = guest.find("arch")
     if arch is None:
         return GuestFacts(arch="", kvm=False)
@@ -153,7 +152,7 @@ def _guest(guest: Element) -> GuestFacts:
     )
 
 
-def _cell(cell: Element) -> NumaCell:
+def _cell(cell: Parsed) -> NumaCell:
     return NumaCell(
         id=_number(cell, "id"),
         cpus=tuple(
@@ -171,7 +170,7 @@ def _cell(cell: Element) -> NumaCell:
     )
 
 
-def _siblings(cpu: Element) -> tuple[int, ...]:
+def _siblings(cpu: Parsed) -> tuple[int, ...]:
     """Comma lists and ranges: libvirt writes ``0,8`` as well as ``0-1``."""
     try:
         return parse_cpuset(cpu.get("siblings", ""))
@@ -179,32 +178,32 @@ def _siblings(cpu: Element) -> tuple[int, ...]:
         raise _invalid(f"siblings of CPU {cpu.get('id')}: {error}") from error
 
 
-def _number(node: Element, name: str) -> int:
+def _number(node: Parsed, name: str) -> int:
     value = node.get(name, "")
     if not (value.isascii() and value.isdecimal() and len(value) < 20):
         raise _invalid(f"<{node.tag} {name}={value!r}> is no number")
     return int(value)
 
 
-def _unit(node: Element) -> int:
+def _unit(node: Parsed) -> int:
     unit = node.get("unit", "")
     if unit not in _SIZES:
         raise _invalid(f"<{node.tag} unit={unit!r}>: one of {', '.join(filter(None, _SIZES))} is expected")
     return _SIZES[unit]
 
 
-def _size(node: Element | None) -> int:
+def _size(node: Parsed | None) -> int:
     return 0 if node is None else _count(node) * _unit(node)
 
 
-def _count(node: Element) -> int:
+def _count(node: Parsed) -> int:
     text = (node.text or "").strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise _invalid(f"<{node.tag}>{text[:20]}</{node.tag}> is no number")
     return int(text)
 
 
-def _enums(root: Element) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _enums(root: Parsed) -> Iterable[tuple[str, tuple[str, ...]]]:
     for enum in root.iter("enum"):
         parent = enum.getparent()
         if parent is not None and parent.get("supported") != "no":

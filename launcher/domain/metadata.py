@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lxml import etree
-
-from launcher.domain.element import E, Element, text
+from launcher.domain.element import E, Element
 from launcher.plan.model import VMPlan
 
 NAMESPACE = "https://launcher.dev/vmi/1.0"
@@ -21,7 +19,10 @@ def metadata(plan: VMPlan) -> Iterator[Element]:
 
 def instance(uid: str, namespace: str, name: str) -> Element:
     """The element that libvirt keeps for us; it stands alone in calls that replace it."""
-    node = etree.Element(f"{{{NAMESPACE}}}vmi", nsmap={PREFIX: NAMESPACE})
-    for tag, value in (("uid", uid), ("namespace", namespace), ("name", name)):
-        etree.SubElement(node, f"{{{NAMESPACE}}}{tag}").text = text(value, where=tag)
-    return node
+    return E(
+        f"{PREFIX}:vmi",
+        E(f"{PREFIX}:uid", uid),
+        E(f"{PREFIX}:namespace", namespace),
+        E(f"{PREFIX}:name", name),
+        **{f"xmlns:{PREFIX}": NAMESPACE},
+    )

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import msgspec
 
 from launcher.domain.cputune import cputune_element
-from launcher.domain.element import E, Element, to_text
+from launcher.domain.element import E, Element
 from launcher.domain.numatune import numatune_element
 from launcher.domain.read import alias_of
-from launcher.domain.reading import parse
+from launcher.domain.reading import Parsed, grafted, parse, printed
 from launcher.plan.model import CPUTune, NumaTune
 
 # Attributes of devices that hold paths on the host.
@@ -36,7 +36,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     numatune: NumaTune | None = None
 
 
-Transform = Callable[[Element, Destination], None]
+Transform = Callable[[Parsed, Destination], None]
 
 
 def retarget(xml: str, destination: Destination) -> str:
@@ -48,10 +48,10 @@ def retarget(xml: str, destination: Destination) -> str:
     root = parse(xml, what="domain XML", tag="domain")
     for transform in TRANSFORMS:
         transform(root, destination)
-    return to_text(root)
+    return printed(root)
 
 
-def rename_taps(root: Element, destination: Destination) -> None:
+def rename_taps(root: Parsed, destination: Destination) -> None:
     """Each interface gets the destination's tap device."""
     for interface in root.iterfind("devices/interface"):
         tap = destination.taps.get(alias_of(interface))
@@ -59,12 +59,12 @@ def rename_taps(root: Element, destination: Destination) -> None:
         if tap is None:
             continue
         if target is None:
-            interface.append(E("target", dev=tap, managed="no"))
+            interface.append(grafted(E("target", dev=tap, managed="no")))
         else:
             target.set("dev", tap)
 
 
-def move_paths(root: Element, destination: Destination) -> None:
+def move_paths(root: Parsed, destination: Destination) -> None:
     """Sockets, logs, disks and firmware variables lie where the destination keeps them."""
     for node in root.iterfind("devices//*"):
         for name in _PATH_ATTRIBUTES:
@@ -77,12 +77,12 @@ def move_paths(root: Element, destination: Destination) -> None:
                 node.text = _moved(node.text, destination)
 
 
-def replace_pins(root: Element, destination: Destination) -> None:
+def replace_pins(root: Parsed, destination: Destination) -> None:
     """The source's pCPUs mean nothing here."""
     _replace(root, "cputune", cputune_element(destination.cputune) if destination.cputune else None)
 
 
-def replace_numa_placement(root: Element, destination: Destination) -> None:
+def replace_numa_placement(root: Parsed, destination: Destination) -> None:
     """Neither do its NUMA cells."""
     _replace(root, "numatune", numatune_element(destination.numatune) if destination.numatune else None)
 
@@ -97,12 +97,12 @@ def _moved(path: str, destination: Destination) -> str:
     return path
 
 
-def _replace(root: Element, tag: str, new: Element | None) -> None:
+def _replace(root: Parsed, tag: str, new: Element | None) -> None:
     """Put ``new`` where ``tag`` was; drop the old one when there is no new."""
     old = root.find(tag)
     if old is not None and new is not None:
-        root.replace(old, new)
+        root.replace(old, grafted(new))
     elif old is not None:
         root.remove(old)
     elif new is not None:
-        root.append(new)
+        root.append(grafted(new))

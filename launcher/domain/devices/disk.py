@@ -61,21 +61,22 @@ def _source(disk: DiskPlan) -> Element | None:
     """An empty drive has no source. (The reference's ``name`` attribute is in no libvirt schema.)"""
     if disk.source is None:
         return None
-    source = _place(disk.source)
-    if disk.reservation_socket is not None:
-        source.append(
-            E(
-                "reservations",
-                E("source", type="unix", path=disk.reservation_socket, mode="client"),
-                managed="no",
-                migration="yes" if disk.reservation_migration else None,
-            )
-        )
-    return source
+    return _place(disk.source, _reservations(disk))
 
 
-def _place(source: DiskSource) -> Element:
-    return E("source", dev=source.path) if source.block else E("source", file=source.path)
+def _reservations(disk: DiskPlan) -> Element | None:
+    if disk.reservation_socket is None:
+        return None
+    return E(
+        "reservations",
+        E("source", type="unix", path=disk.reservation_socket, mode="client"),
+        managed="no",
+        migration="yes" if disk.reservation_migration else None,
+    )
+
+
+def _place(source: DiskSource, below: Element | None = None) -> Element:
+    return E("source", below, dev=source.path) if source.block else E("source", below, file=source.path)
 
 
 def _backing_store(backing: Backing | None) -> Element | None:

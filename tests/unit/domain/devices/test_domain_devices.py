@@ -46,6 +46,7 @@ ON_PORT = m.PciAddress(bus=2, slot=0)
 ADDRESS = '<address type="pci" domain="0x0000" bus="0x02" slot="0x00" function="0x0"/>'
 FILE = m.DiskSource(path="/d/x.qcow2")
 NT = "virtio-non-transitional"
+COMPACT = etree.XMLParser(remove_blank_text=True)
 
 
 def plan(devices: m.DevicesPlan) -> VMPlan:
@@ -64,7 +65,8 @@ def plan(devices: m.DevicesPlan) -> VMPlan:
 
 
 def written(builder: Builder, devices: m.DevicesPlan) -> list[str]:
-    return [etree.tostring(node, encoding="unicode") for node in builder(plan(devices))]
+    nodes = [etree.fromstring(node.xml, COMPACT) for node in builder(plan(devices))]
+    return [etree.tostring(node, encoding="unicode") for node in nodes]
 
 
 def assert_written(builder: Builder, devices: m.DevicesPlan, *expected: str) -> None:
