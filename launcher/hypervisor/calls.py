@@ -39,15 +39,23 @@ class LaneName(StrEnum):
     MIGRATE = "migrate"
 
 
-_THREADS: Final[dict[str, int]] = {
-    # libvirtd answers all its clients with 20 threads by default (max_workers); these leave it some
-    LaneName.QUERY: 4,
-    LaneName.CHANGE: 8,
-    LaneName.START: 4,
-    LaneName.KILL: 4,
-    LaneName.CONTROL: 4,
-}
-THREADS_PER_DOMAIN: Final = 2
+_LANES: Final = (
+    # a domain may hang with one change, and with one look at its job while another call aborts that job
+    (LaneName.QUERY, 4, 4),
+    (LaneName.CHANGE, 8, 1),
+    (LaneName.START, 4, 1),
+    (LaneName.KILL, 4, 4),
+    (LaneName.CONTROL, 4, 2),
+)
+"""Lane, its threads, and how many of them one domain may hold.
+
+The last number is small for libvirtd's sake, too. It starts with 5 threads for all clients (min_workers) and
+should grow to 20 (max_workers), but fails to when two calls arrive at once while all of its threads are
+busy (seen with 9.0: its count of free threads less waiting calls is unsigned and wraps). If 5 calls
+hang then, no other call of this sort is served until one of them ends. ``min_workers = 20`` in
+libvirtd.conf or virtqemud.conf lifts this limit.
+"""
+
 _NEVER_HANG: Final = (LaneName.QUERY, LaneName.KILL)
 """Lanes that no domain can hold up, so no domain is capped in them."""
 
@@ -59,8 +67,8 @@ class Calls:
         self._link = link
         self._timeout_s = timeout_s
         self._lanes: dict[str, Lane] = {
-            name: Lane(name=name, threads=threads, per_domain=THREADS_PER_DOMAIN)
-            for name, threads in _THREADS.items()
+            name: Lane(name=name, threads=threads, per_domain=per_domain)
+            for name, threads, per_domain in _LANES
         }
         self._lanes[LaneName.MIGRATE] = Lane(
             name=LaneName.MIGRATE, threads=migrations, per_domain=1, waits=False

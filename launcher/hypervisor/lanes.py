@@ -69,7 +69,7 @@ class Lane:
         """
         if domain and self._overdue[domain] >= self.per_domain:
             raise Conflict(
-                f"{what}: {self._overdue[domain]} earlier calls on domain {domain} have not returned",
+                f"{what}: {self._overdue[domain]} earlier call(s) on domain {domain} have not returned",
                 hint="its QEMU process does not answer; deleting the instance with force ends it",
             )
         job: _Job[T] = _Job(work=work, domain=domain, future=asyncio.get_running_loop().create_future())

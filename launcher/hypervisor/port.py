@@ -206,8 +206,9 @@ class HostTexts:
 
 class Hypervisor(Protocol):
     """A connection to one libvirtd. Every call has a deadline and raises only ``launcher.errors`` classes:
-    NotFound, AlreadyExists, Conflict, WrongPhase, HostUnsupported, TimedOut, HypervisorUnavailable,
-    MigrationAborted, MigrationFailed, HypervisorError."""
+    NotFound, AlreadyExists, Conflict, WrongPhase, HostUnsupported, TimedOut, HypervisorUnavailable, Denied,
+    GuestAgentError, MigrationAborted, MigrationFailed, HypervisorError. Conflict also refuses, at once,
+    calls on a domain whose earlier calls hang; only reads of its state and destroy get through then."""
 
     @property
     def connected(self) -> bool: ...

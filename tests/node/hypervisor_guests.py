@@ -17,12 +17,18 @@ E = TypeVar("E")
 
 WAIT_S = 60.0
 
-# 16-bit code that says "U" on the serial port and then writes changing words to 0x10000-0x8ffff
-# (512 KiB) for ever, so that a migration with little bandwidth does not converge:
-#   mov dx,0x3f8; mov al,'U'; out dx,al; cld; cli
-#   mov bx,0x1000; l: mov es,bx; xor di,di; mov cx,0x8000; inc ax; rep stosw
-#   add bx,0x1000; cmp bx,0x9000; jb l; jmp from the start
-DIRTYING = bytes.fromhex("baf803b055eefcfabb00108ec331ffb9008040f3ab81c3001081fb009072ecebe7")
+# 16-bit code that for ever fills the memory from 1 to 15 MiB with something, by its BIOS, and says "U" on the
+# serial port after each round. With little bandwidth it takes a migration 14 s to copy that once:
+#   xor ax,ax; mov ds,ax; mov ss,ax; mov sp,0x7c00; cld                  64 KiB at 0x10000 that are not zero
+#   mov ax,0x1000; mov es,ax; xor di,di; mov cx,0x8000; mov ax,0x5a5a; rep stosw; xor ax,ax; mov es,ax
+#   again: mov byte [dst+4],0x10                                         bits 16-23 of where to copy it
+#   next: mov si,gdt; mov cx,0x8000; mov ah,0x87; int 0x15; inc byte [dst+4]; cmp byte [dst+4],0xf0; jne next
+#   mov dx,0x3f8; mov al,'U'; out dx,al; jmp again
+#   gdt: two empty descriptors, src, dst (65536 bytes, writable), two empty descriptors
+DIRTYING = bytes.fromhex(
+    "31c08ed88ed0bc007cfcb800108ec031ffb90080b85a5af3ab31c08ec0c6065b7c10be3f7cb90080b487cd15fe065b7c803e"
+    "5b7cf075ebbaf803b055eeebde00000000000000000000000000000000ffff000001930000ffff00001093"
+)
 
 
 def new_uuid() -> str:

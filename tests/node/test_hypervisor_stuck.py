@@ -17,7 +17,7 @@ from launcher.lab.node import Node
 pytestmark = pytest.mark.node
 
 STUCK = 3
-CALL_TIMEOUT_S = 2.0
+CALL_TIMEOUT_S = 6.0
 
 
 async def test_hung_domains_delay_nobody(node_a: Node) -> None:
@@ -34,7 +34,7 @@ async def test_hung_domains_delay_nobody(node_a: Node) -> None:
         for name in names:
             node_a.run("kill", "-STOP", node_a.run("cat", f"/run/libvirt/qemu/{name}.pid").strip())
 
-        # more calls than the lane has threads, all of which hang
+        # more calls than the lane has threads, all for domains that hang
         hung = [asyncio.create_task(hypervisor.resume(uuid)) for uuid in stuck for _ in range(4)]
         hung += [asyncio.create_task(hypervisor.set_max_downtime(uuid, 100)) for uuid in stuck[:1]]
         await asyncio.sleep(0)  # let them enter the lanes
@@ -55,7 +55,7 @@ async def test_hung_domains_delay_nobody(node_a: Node) -> None:
         began = time.monotonic()
         with pytest.raises(Conflict, match="have not returned"):
             await hypervisor.resume(stuck[0])
-        assert time.monotonic() - began < 0.5, "refused at once"
+        assert time.monotonic() - began < CALL_TIMEOUT_S / 2, "refused at once"
         assert hypervisor.connected, "keep-alive still gets through"
 
         await hypervisor.destroy(stuck[0], graceful=False)
