@@ -99,6 +99,7 @@ class Monitor:
         self._wake = asyncio.Event()
         self._boundary = False
         self._final: JobStats | None = None
+        self._post_copy = False
         self._aborted_at: float | None = None
         self._saved_at = clock.monotonic()
         self._last_failure = ""
@@ -116,6 +117,8 @@ class Monitor:
             self._final = event.stats
             self._wake.set()
         elif isinstance(event, LifecycleEvent):
+            # Post-copy can be over before the next look.
+            self._post_copy |= event.event == "suspended" and event.detail.startswith("post-copy")
             self._wake.set()
 
     def nudge(self) -> None:
@@ -146,6 +149,7 @@ class Monitor:
         while True:
             if call is not None and call.done():
                 error = _error_of(call)
+                await self._post_copy_began()
                 if not isinstance(error, HypervisorUnavailable | TimedOut):
                     return Ending(returned=error is None, error=str(error or ""), final=self._final)
                 call = None  # The call is lost, the job perhaps not.
@@ -202,11 +206,8 @@ class Monitor:
         )
         if stats.kind in _ACTIVE:
             self.series.add(sample)
-        note = ""
-        if sample.post_copy and not self._ledger.record.post_copy:
-            note = "post-copy began: the guest runs on the target"
-            self._ledger.step_taken("post-copy active", "the guest runs on the target")
-            await self._ledger.change(post_copy=True)
+        self._post_copy |= sample.post_copy
+        note = await self._post_copy_began()
         note = await self._decide(sample) or note
         note = await self._cancel(stats, domain) or note
         await self._checkpoint(boundary=boundary)
@@ -215,6 +216,14 @@ class Monitor:
         else:
             self._publish(self.phase_progress(Phase.RUNNING, note))
         return True
+
+    async def _post_copy_began(self) -> str:
+        """Write down, once, that the guest runs on the target."""
+        if not self._post_copy or self._ledger.record.post_copy:
+            return ""
+        self._ledger.step_taken("post-copy active", "the guest runs on the target")
+        await self._ledger.change(post_copy=True)
+        return "post-copy began: the guest runs on the target"
 
     async def _decide(self, sample: Sample) -> str:
         decision = self._policy.step(self._state, sample)

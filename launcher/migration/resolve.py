@@ -23,13 +23,15 @@ RESOLVE_S = 60.0
 PEER_DEADLINE_S = 10.0
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 3.0
+LASTING_S = 10.0
+"""How long a guest must be seen on both sides or on none before that is believed."""
 DROP_AFTER_S = 5.0
 """How long an incoming domain must be seen waiting, with a stopped source, before it is dropped: libvirt's
 own hand-over takes milliseconds, and a domain that is about to run must not be destroyed."""
 
 
-_LOOK_AGAIN = frozenset({Verdict.WAIT, Verdict.DROP_TARGET, Verdict.LOST, Verdict.CONFLICT})
-"""Not ends, or ends so bad that they are believed only when they last."""
+_BELIEVED_WHEN_LASTING = frozenset({Verdict.LOST, Verdict.CONFLICT})
+_LOOK_AGAIN = frozenset({Verdict.WAIT, Verdict.DROP_TARGET}) | _BELIEVED_WHEN_LASTING
 _SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
 
 
@@ -66,13 +68,20 @@ class Resolver:
         """
         ends = self._clock.monotonic() + limit_s
         pause = FIRST_PAUSE_S
+        bad_since: float | None = None
         while True:
             resolved = await self._round(suspended=suspended, reason=reason)
             if resolved.verdict not in _LOOK_AGAIN:
                 return resolved
-            if self._clock.monotonic() + pause > ends:
-                lasting = resolved.verdict in (Verdict.LOST, Verdict.CONFLICT)
-                return resolved if lasting else msgspec.structs.replace(resolved, verdict=Verdict.WAIT)
+            now = self._clock.monotonic()
+            if resolved.verdict not in _BELIEVED_WHEN_LASTING:
+                bad_since = None
+            elif bad_since is None:
+                bad_since = now
+            elif now - bad_since >= LASTING_S:
+                return resolved
+            if now + pause > ends:
+                return msgspec.structs.replace(resolved, verdict=Verdict.WAIT)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_S)
 

@@ -55,16 +55,15 @@ class Series:
         return max((last.processed or 0) - (first.processed or 0), 0) / (last.t - first.t)
 
     def eta_s(self) -> float | None:
-        """Seconds until all known data is sent at the present pace, None when there is no pace.
+        """Seconds until all that is known to be left is sent: the earliest end, None when nothing moves.
 
-        While the guest dirties memory faster than half the bandwidth this is a lower bound only.
+        The guest's dirty rate is left out on purpose: QEMU counts each page once for a pass, so what it
+        reports nears the bandwidth whatever the guest does.
         """
         sample, bandwidth = self.last, self.bandwidth()
         if sample is None or sample.remaining is None or not bandwidth:
             return None
-        # What gets dirty meanwhile has to be sent too; the reported rate is at most the bandwidth.
-        spare = bandwidth - min(sample.dirty_rate or 0, bandwidth * 0.9)
-        return sample.remaining / spare
+        return sample.remaining / bandwidth
 
     def progress(self, sample: Sample, *, phase: str, note: str = "") -> MigrationProgress:
         """What to tell about ``sample``, the newest one."""
