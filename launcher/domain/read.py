@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.domain.element import Element
 from launcher.domain.metadata import NAMESPACE
-from launcher.domain.reading import attribute, parse, words
+from launcher.domain.reading import Parsed, attribute, parse, words
+from launcher.plan.cpuset import parse_cpuset
+from launcher.plan.devices.model import PciAddress
 
 # Prefix that libvirt demands of aliases chosen by users.
 ALIAS_PREFIX = "ua-"
@@ -44,8 +45,24 @@ class InterfaceView(View, frozen=True, kw_only=True):
     link: str
 
 
+class MemoryDeviceView(View, frozen=True, kw_only=True):
+    """A virtio-mem device, in bytes: of ``size`` at most, ``requested`` are offered to the guest in blocks of
+    ``block``, and it has taken ``current``."""
+
+    alias: str
+    size: int
+    block: int
+    requested: int
+    current: int = 0
+    node: int = 0
+    address: PciAddress | None = None
+
+
 class DomainView(View, frozen=True, kw_only=True):
-    """A domain. ``memory`` is in bytes, ``vcpus`` those enabled of ``max_vcpus``.
+    """A domain. ``memory`` is in bytes and counts the whole size of memory devices.
+
+    ``vcpus`` are those enabled of ``max_vcpus``; ``vcpu_slots``: they are listed one by one, so that more
+    can be plugged. ``pins`` are the pCPUs of each vCPU, ``free_ports`` the root ports that are empty.
 
     ``uid`` and ``instance`` come from our metadata; both are empty for a domain that is not ours.
     ``agent_connected`` None: there is no agent channel or its state is not reported.
@@ -59,9 +76,24 @@ class DomainView(View, frozen=True, kw_only=True):
     max_memory: int | None
     vcpus: int
     max_vcpus: int
+    vcpu_slots: bool
+    pins: dict[int, tuple[int, ...]]
+    memory_devices: tuple[MemoryDeviceView, ...]
+    free_ports: tuple[int, ...]
+    vsock_cid: int | None
     disks: tuple[DiskView, ...]
     interfaces: tuple[InterfaceView, ...]
     agent_connected: bool | None
+
+    @property
+    def boot_memory(self) -> int:
+        """Bytes that the guest booted with."""
+        return self.memory - sum(device.size for device in self.memory_devices)
+
+    @property
+    def used_memory(self) -> int:
+        """Bytes that the guest has or may take now."""
+        return self.boot_memory + sum(max(d.requested, d.current) for d in self.memory_devices)
 
 
 def read_domain(xml: str) -> DomainView:
@@ -87,18 +119,27 @@ def read_domain(xml: str) -> DomainView:
         max_memory=_size(root.find("maxMemory")),
         vcpus=enabled if states else int(current or maximum),
         max_vcpus=maximum,
+        vcpu_slots=bool(states),
+        pins=_pins(root),
+        memory_devices=tuple(
+            _memory_device(node)
+            for node in root.iterfind("devices/memory")
+            if node.get("model") == "virtio-mem"
+        ),
+        free_ports=_free_ports(root),
+        vsock_cid=int(attribute(root, "devices/vsock/cid", "address") or 0) or None,
         disks=tuple(map(_disk, root.findall("devices/disk"))),
         interfaces=tuple(map(_interface, root.findall("devices/interface"))),
         agent_connected=_agent(root),
     )
 
 
-def alias_of(node: Element) -> str:
+def alias_of(node: Parsed) -> str:
     """The alias of a device, without the prefix of those we chose."""
     return attribute(node, "alias", "name").removeprefix(ALIAS_PREFIX)
 
 
-def _disk(disk: Element) -> DiskView:
+def _disk(disk: Parsed) -> DiskView:
     source = disk.find("source")
     names = ("file", "dev", "dir", "name", "volume")
     found = (
@@ -117,7 +158,7 @@ def _disk(disk: Element) -> DiskView:
     )
 
 
-def _interface(interface: Element) -> InterfaceView:
+def _interface(interface: Parsed) -> InterfaceView:
     return InterfaceView(
         alias=alias_of(interface),
         mac=attribute(interface, "mac", "address"),
@@ -128,14 +169,50 @@ def _interface(interface: Element) -> InterfaceView:
     )
 
 
-def _agent(root: Element) -> bool | None:
+def _memory_device(node: Parsed) -> MemoryDeviceView:
+    return MemoryDeviceView(
+        alias=alias_of(node),
+        size=_size(node.find("target/size")) or 0,
+        block=_size(node.find("target/block")) or 0,
+        requested=_size(node.find("target/requested")) or 0,
+        current=_size(node.find("target/current")) or 0,
+        node=int(words(node, "target/node") or 0),
+        address=_pci_address(node),
+    )
+
+
+def _pci_address(device: Parsed) -> PciAddress | None:
+    address = device.find("address")
+    if address is None or address.get("type") != "pci":
+        return None
+    numbers = {name: int(address.get(name) or "0", 0) for name in ("domain", "bus", "slot", "function")}
+    return PciAddress(**numbers)
+
+
+def _free_ports(root: Parsed) -> tuple[int, ...]:
+    """Root ports into which something may be plugged, by their numbers as buses."""
+    ports = {
+        int(controller.get("index") or "0")
+        for controller in root.iterfind("devices/controller")
+        if controller.get("model") == "pcie-root-port" and attribute(controller, "target", "hotplug") != "off"
+    }
+    addresses = (_pci_address(device) for device in root.iterfind("devices/*"))
+    return tuple(sorted(ports - {address.bus for address in addresses if address is not None}))
+
+
+def _pins(root: Parsed) -> dict[int, tuple[int, ...]]:
+    pins = root.iterfind("cputune/vcpupin")
+    return {int(pin.get("vcpu") or "0"): parse_cpuset(pin.get("cpuset") or "") for pin in pins}
+
+
+def _agent(root: Parsed) -> bool | None:
     for target in root.iterfind("devices/channel/target"):
         if target.get("name") == AGENT_CHANNEL and target.get("state") is not None:
             return target.get("state") == "connected"
     return None
 
 
-def _size(node: Element | None) -> int | None:
+def _size(node: Parsed | None) -> int | None:
     if node is None or not node.text:
         return None
     return int(node.text) * _UNITS.get(node.get("unit", "KiB"), 1024)
