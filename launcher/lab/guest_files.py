@@ -26,6 +26,7 @@ MODULES = (
     "virtio_rng",
     "virtio_scsi",
     "virtio_input",
+    "virtio_mem",
     "sd_mod",
     "sr_mod",
     "button",
