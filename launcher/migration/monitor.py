@@ -20,7 +20,6 @@ from launcher.hypervisor.port import (
     DomainRecord,
     DomainState,
     Event,
-    Hypervisor,
     JobCompletedEvent,
     JobStats,
     LifecycleEvent,
@@ -30,6 +29,7 @@ from launcher.migration.attempt import Phase
 from launcher.migration.cause import Cause
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
+from launcher.migration.domains import Domains
 from launcher.migration.ledger import Ledger
 from launcher.migration.policy import (
     Abort,
@@ -81,7 +81,7 @@ class Monitor:
 
     def __init__(
         self,
-        hypervisor: Hypervisor,
+        hypervisor: Domains,
         ledger: Ledger,
         policy: Policy[Any],
         clock: Clock,

@@ -12,9 +12,10 @@ import asyncio
 import msgspec
 
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound
-from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
+from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
+from launcher.migration.domains import Domains
 from launcher.migration.ownership import SourceSide, TargetSide, Verdict, judge, source_side, target_side
 from launcher.migration.peer import Peer, TargetState
 
@@ -48,7 +49,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 class Resolver:
     """Finds the owner of one guest."""
 
-    def __init__(self, hypervisor: Hypervisor, peer: Peer, clock: Clock, *, attempt: str, uuid: str) -> None:
+    def __init__(self, hypervisor: Domains, peer: Peer, clock: Clock, *, attempt: str, uuid: str) -> None:
         self._hypervisor = hypervisor
         self._peer = peer
         self._clock = clock

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut, Unavailable
-from launcher.hypervisor.port import DomainState, Hypervisor, JobStats
+from launcher.hypervisor.port import DomainState, JobStats
 from launcher.migration.attempt import (
     AttemptRecord,
     CancelAnswer,
@@ -30,6 +30,7 @@ from launcher.migration.attempt import (
 )
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
+from launcher.migration.domains import Domains
 from launcher.migration.flags import migrate_params
 from launcher.migration.ledger import Journal, Ledger
 from launcher.migration.monitor import Ending, Monitor
@@ -60,7 +61,7 @@ class SourceMigration:
         record: AttemptRecord,
         *,
         material: Material,
-        hypervisor: Hypervisor,
+        hypervisor: Domains,
         peer: Peer,
         policy: Policy[Any],
         clock: Clock,

@@ -16,9 +16,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from launcher.errors import LauncherError, NotFound
-from launcher.hypervisor.port import DomainRecord, Hypervisor
+from launcher.hypervisor.port import DomainRecord
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
+from launcher.migration.domains import Domains
 from launcher.migration.ownership import TargetSide as Side
 from launcher.migration.ownership import target_side
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
@@ -50,7 +51,7 @@ class TargetSide:
         self,
         *,
         node: str,
-        hypervisor: Hypervisor,
+        hypervisor: Domains,
         hooks: TargetHooks,
         checks: Sequence[Check],
         ports: PortPool,

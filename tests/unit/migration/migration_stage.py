@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from migration_world import MB, UUID, LoopClock, World
+from migration_world import MB, UUID, LoopClock, World, run
 
 from launcher.errors import (
-    HypervisorError,
     LauncherError,
     NotFound,
     Unavailable,
@@ -20,7 +19,6 @@ from launcher.hypervisor.port import (
     DomainRecord,
     DomainState,
     Event,
-    HostTexts,
     JobStats,
     MigrateParams,
 )
@@ -65,16 +63,8 @@ class Host:
         self._world.listeners.append(listener)
         return lambda: self._world.listeners.remove(listener)
 
-    async def start(self) -> None: ...
-    async def close(self) -> None: ...
-    async def host_texts(self) -> HostTexts:
-        return HostTexts(libvirt_version=0, hypervisor_version=0, hostname=self._side, capabilities="")
-
     async def domain_capabilities(self, arch: str, machine: str) -> tuple[str, ...]:
         return ()
-
-    async def list_domains(self) -> tuple[DomainRecord, ...]:
-        return (self._domain(),)
 
     async def domain(self, uuid: str) -> DomainRecord:
         await self._call("domain")
@@ -85,12 +75,6 @@ class Host:
         self._domain()
         return f"<domain><uuid>{uuid}</uuid></domain>"
 
-    async def define(self, xml: str) -> str:
-        raise HypervisorError("not part of a migration")
-
-    async def create(self, uuid: str, *, paused: bool = False) -> None:
-        raise HypervisorError("not part of a migration")
-
     async def suspend(self, uuid: str) -> None:
         await self._call("suspend")
         self._world.put(self._side, replace(self._domain(), state=DomainState.PAUSED, reason="user"))
@@ -100,8 +84,6 @@ class Host:
         await self._call("resume")
         self._world.put(self._side, replace(self._domain(), state=DomainState.RUNNING, reason="unpaused"))
 
-    async def shutdown(self, uuid: str) -> None: ...
-    async def reset(self, uuid: str) -> None: ...
     async def destroy(self, uuid: str, *, graceful: bool = True) -> None:
         await self._call("destroy")
         record: DomainRecord | None = getattr(self._world, self._side)
@@ -144,7 +126,6 @@ class Host:
         self._world.limit_ms = milliseconds
         self._world.limits.append(("set", milliseconds))
 
-    async def set_max_speed(self, uuid: str, mib_per_s: int) -> None: ...
     async def start_postcopy(self, uuid: str) -> None:
         await self._call("start_postcopy")
         self._world.start_post_copy()
@@ -152,10 +133,6 @@ class Host:
     async def abort_job(self, uuid: str) -> None:
         await self._call("abort_job")
         self._world.abort()
-
-    async def set_metadata(self, uuid: str, xml: str, *, prefix: str, namespace: str) -> None: ...
-    async def migration_compatible(self, xml: str) -> tuple[str, ...]:
-        return ()
 
 
 class Hooks:
@@ -302,3 +279,12 @@ class Stage:
             journal=self.notebook,
             publish=self.progress.append,
         )
+
+
+def migrate(stage: Stage) -> AttemptRecord:
+    """One attempt from begin to end, in virtual time."""
+
+    async def main() -> AttemptRecord:
+        return await stage.agent().run()
+
+    return run(main())

@@ -27,6 +27,7 @@ from launcher.hypervisor.port import (
     Event,
     JobCompletedEvent,
     JobStats,
+    LifecycleEvent,
     MigrateFlag,
     MigrateParams,
     MigrationIterationEvent,
@@ -101,6 +102,7 @@ class World:
         self.sent = 0
         self.completed: JobStats | None = None
         self.post_copy_honoured = True
+        self.post_copy_s = 2.0
         self._abort = asyncio.Event()
         self._post_copy = asyncio.Event()
         self._paused_end = asyncio.Event()
@@ -182,7 +184,8 @@ class World:
     async def _in_post_copy(self) -> None:
         self.put("source", _domain(DomainState.PAUSED, "post-copy"))
         self.put("target", _domain(DomainState.RUNNING, "post-copy"))
-        await asyncio.sleep(2.0)
+        self.emit(LifecycleEvent(uuid=UUID, name="default_vm", event="suspended", detail="post-copy"))
+        await asyncio.sleep(self.post_copy_s)
         if self.fault == "post-copy":
             self._over("failed")
             self.put("source", _domain(DomainState.PAUSED, "post-copy-failed"))
