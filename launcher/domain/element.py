@@ -16,7 +16,7 @@ import msgspec
 from launcher.errors import Bug, InvalidSpec, Violation
 
 # What is plain needs no second look: printable ASCII without the characters that XML gives a meaning.
-_SPECIAL: Final = re.compile("[^ !#-%'-;=?-~]")
+_special: Final = re.compile("[^ !#-%'-;=?-~]").search
 # Everything that is not a Char of XML 1.0 (section 2.2), plus DEL and the C1 controls.
 _FORBIDDEN: Final = re.compile("[^\t\n\r -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # A Name of XML 1.0 in ASCII, with the prefix of a namespace or without one.
@@ -66,12 +66,14 @@ def E(tag: str, *children: Child, **attributes: Attribute) -> Element:  # noqa: 
     _NAMES[tag]
     head = tag
     for name, value in attributes.items():
-        if value is None:
+        if type(value) is str:
+            if _special(value) is not None:
+                value = _escaped(value, f"{tag}@{name}", _REFERENCES)
+        elif value is None:
             continue
-        word = value if type(value) is str else _word(value)
-        if _SPECIAL.search(word) is not None:
-            word = _escaped(word, f"{tag}@{name}", _REFERENCES)
-        head = f'{head}{_NAMES[name]}{word}"'
+        elif type(value) is not int:
+            value = _word(value)
+        head = f'{head}{_NAMES[name]}{value}"'
     below = ""
     for child in children:
         if child is None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element, yes_no
 from launcher.plan.model import VMPlan
@@ -17,12 +18,13 @@ def vcpu(plan: VMPlan) -> Iterator[Element]:
         yield E(
             "vcpus",
             *(
-                E(
-                    "vcpu",
-                    id=number,
-                    enabled=yes_no(number < vcpus.current),
-                    hotpluggable=yes_no(number >= vcpus.fixed),
-                )
+                _slot(number, enabled=number < vcpus.current, hotpluggable=number >= vcpus.fixed)
                 for number in range(vcpus.maximum)
             ),
         )
+
+
+# There are hundreds in a large domain, and the same in all domains.
+@lru_cache(maxsize=4096)
+def _slot(number: int, *, enabled: bool, hotpluggable: bool) -> Element:
+    return E("vcpu", id=number, enabled=yes_no(enabled), hotpluggable=yes_no(hotpluggable))

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from launcher.domain.element import E, Element
 from launcher.domain.read import ALIAS_PREFIX
 from launcher.plan.devices.model import PciAddress
 
 
+# The same few in all domains.
+@lru_cache(maxsize=4096)
 def pci(address: PciAddress | None) -> Element | None:
     """Where the guest sees a device on PCI; None leaves that to libvirt."""
     return E("address", type="pci", **_numbers(address)) if address is not None else None
