@@ -128,7 +128,7 @@ def _loader(plan: VMPlan, caps: DomainCaps) -> Iterator[Finding]:
 
 
 def _hyperv(context: PlanContext, plan: VMPlan, caps: DomainCaps) -> Iterator[Finding]:
-    """Without KVM libvirt takes all of them, lists two, and QEMU leaves out the rest."""
+    """Without KVM they are left out of the plan, for they would have no effect."""
     if context.emulated or not caps.hyperv:
         return
     for flag in plan.features.hyperv or ():

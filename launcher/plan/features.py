@@ -52,9 +52,31 @@ def _hyperv_mode(asked: Features) -> str | None:
     return "passthrough"
 
 
+def hyperv_left_out(context: PlanContext) -> tuple[str, ...]:
+    """The enlightenments of the manifest that are not in the plan: without KVM there is nobody to provide
+    them, and QEMU does not start with some (vpindex and all that need it, evmcs)."""
+    asked = context.domain.features
+    if asked is None or asked.hyperv is None:
+        return ()
+    return tuple(flag.name for flag in _asked_flags(context, asked.hyperv) if _is_left_out(context, flag))
+
+
 def _hyperv(context: PlanContext, asked: FeatureHyperv | None) -> tuple[HypervFlag, ...] | None:
     if asked is None:
         return None
+    flags = _asked_flags(context, asked)
+    kept = tuple(flag for flag in flags if not _is_left_out(context, flag))
+    return kept if kept or not flags else None
+
+
+def _is_left_out(context: PlanContext, flag: HypervFlag) -> bool:
+    if not context.emulated or not flag.enabled:
+        return False
+    caps = context.facts.caps(context.arch, context.virt)
+    return caps is not None and bool(caps.hyperv) and flag.name not in caps.hyperv
+
+
+def _asked_flags(context: PlanContext, asked: FeatureHyperv) -> tuple[HypervFlag, ...]:
     flags = (
         _flag("relaxed", asked.relaxed),
         _flag("vapic", asked.vapic),

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from launcher.plan import versions
 from launcher.plan.context import PlanContext, vcpu_topology
+from launcher.plan.features import hyperv_left_out
 
 
 def notes(context: PlanContext) -> tuple[str, ...]:
     """One sentence for each thing that is done otherwise than asked, with the field it is about."""
-    return (*_sockets(context), *_emulated_model(context), *_tlbflush(context))
+    return (*_sockets(context), *_emulated_model(context), *_tlbflush(context), *_hyperv(context))
 
 
 def _sockets(context: PlanContext) -> Iterator[str]:
@@ -34,3 +35,12 @@ def _tlbflush(context: PlanContext) -> Iterator[str]:
         return
     if context.facts.libvirt_version < versions.TLBFLUSH_CHILDREN:
         yield "spec.domain.features.hyperv.tlbflush: direct and extended need libvirt 11.0 and are left out"
+
+
+def _hyperv(context: PlanContext) -> Iterator[str]:
+    left_out = hyperv_left_out(context)
+    if left_out:
+        yield (
+            f"spec.domain.features.hyperv: {', '.join(left_out)} left out; without KVM they have no effect, "
+            "and QEMU does not start with all of them"
+        )

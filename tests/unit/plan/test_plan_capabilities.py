@@ -138,7 +138,11 @@ def test_programs_that_are_not_installed_are_named() -> None:
 def test_without_kvm_libvirt_checks_neither_models_nor_hyperv() -> None:
     emulated = replace(LACKING, kvm_usable=False)
     plan("cpu: {model: Icelake-Server, features: [{name: amx-tile}]}", emulated)
-    plan("features: {hyperv: {relaxed: {}, vapic: {}}}", emulated)
+    windows = plan("features: {hyperv: {relaxed: {}, vapic: {}, ipi: {enabled: false}}}", emulated)
+    assert windows.features.hyperv is not None
+    assert [flag.name for flag in windows.features.hyperv] == ["relaxed", "ipi"]
+    assert "spec.domain.features.hyperv: vapic left out" in windows.notes[0]
+    assert plan("features: {hyperv: {vapic: {}}}", emulated).features.hyperv is None
     with pytest.raises(HostUnsupported, match="CPU model Nope"):
         plan("cpu: {model: Nope}", emulated)
     with pytest.raises(HostUnsupported, match="CPU feature amx-tile"):
