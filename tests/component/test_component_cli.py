@@ -21,7 +21,7 @@ import yaml
 from component_parts import VMI_YAML
 from standin_agent import StandInAgent
 
-from launcher.agent.port import EventType
+from launcher.agent.port import EventType, NodeView
 from launcher.cli.client import Client
 from launcher.cli.main import run
 from launcher.errors import NotFound, TimedOut, Unavailable
@@ -161,6 +161,29 @@ def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent) -> None
 def test_node(ctl: Ctl) -> None:
     assert "Libvirt:            not connected: refused" in ctl("node").out
     assert json.loads(ctl("node", "-o", "json").out)["facts"]["cells"] == [{"id": 0}]
+
+
+def test_node_facts(ctl: Ctl, agent: StandInAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"arch": "amd64", "libvirtVersion": 9000000, "cells": [{"id": 0}]}
+    assert yaml.safe_load(ctl("node", "facts").out) == facts
+    assert json.loads(ctl("node", "facts", "-o", "json").out) == facts
+    monkeypatch.setattr(agent, "node", _node_without_libvirt)
+    without = ctl("node", "facts")
+    assert (without.status, without.out) == (5, "")
+    assert "no facts without libvirt: gone" in without.err
+
+
+async def _node_without_libvirt() -> NodeView:
+    return NodeView(
+        name="here",
+        version="1",
+        libvirt_connected=False,
+        libvirt_reason="gone",
+        facts={},
+        instances=0,
+        migrations=0,
+        peers=(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,23 +10,44 @@ import click
 
 from launcher.cli.session import current
 from launcher.cli.table import NONE, to_yaml
+from launcher.errors import HypervisorUnavailable
 
 if TYPE_CHECKING:
     from launcher.v1.node_pb2 import Node
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]), default="text")
-def node(output: str) -> None:
+@click.pass_context
+def node(context: click.Context, output: str) -> None:
     """Show the node: versions, connection to libvirt, peers, counts."""
+    if context.invoked_subcommand is not None:
+        return
     with current().client() as client:
         found = client.node()
-    if output == "json":
-        click.echo(json.dumps(_plain(found), indent=4, ensure_ascii=False))
-    elif output == "yaml":
-        click.echo(to_yaml(_plain(found)))
-    else:
+    if output == "text":
         click.echo("\n".join(_lines(found)))
+    else:
+        _print(_plain(found), output)
+
+
+@node.command()
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def facts(output: str) -> None:
+    """Show all that the agent knows of its host: what guests can have here.
+
+    Versions, KVM and why not, CPUs and their cells, pools of huge pages, machine types, CPU models, devices,
+    firmware. They are read when asked for; see docs/host.md.
+    """
+    with current().client() as client:
+        found = client.node()
+    if not found.facts.fields:
+        raise HypervisorUnavailable(f"there are no facts without libvirt: {found.libvirt_reason}")
+    _print(_plain(found)["facts"], output)
+
+
+def _print(value: dict[str, Any], output: str) -> None:
+    click.echo(json.dumps(value, indent=4, ensure_ascii=False) if output == "json" else to_yaml(value))
 
 
 def _plain(found: Node) -> dict[str, Any]:
