@@ -73,7 +73,10 @@ class VolumePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 def volume_kind(volume: Volume) -> str:
     """The JSON name of the volume's source (``emptyDisk``); empty when it has none."""
-    return next((kind for attribute, kind in _KINDS.items() if getattr(volume, attribute) is not None), "")
+    for attribute, kind in _KINDS.items():
+        if getattr(volume, attribute) is not None:
+            return kind
+    return ""
 
 
 def claim_name(volume: Volume) -> str | None:

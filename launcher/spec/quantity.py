@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import NoReturn
 
 ACCEPTED = (
@@ -69,7 +70,7 @@ class Quantity:
             value = _in_range(Fraction(text))
             written = str(text)
         else:
-            value = _in_range(_parse(text))
+            value = _value(text)
             written = text
         object.__setattr__(self, "text", written)
         object.__setattr__(self, "value", value)
@@ -134,6 +135,12 @@ class Quantity:
 
 def _value_of(other: Quantity | int | Fraction) -> Fraction:
     return other.value if isinstance(other, Quantity) else Fraction(other)
+
+
+# The same few amounts stand in most manifests.
+@lru_cache(maxsize=4096)
+def _value(text: str) -> Fraction:
+    return _in_range(_parse(text))
 
 
 def _in_range(value: Fraction) -> Fraction:

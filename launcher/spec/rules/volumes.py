@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec.structs import asdict
-
 from launcher.errors import Violation
 from launcher.spec.model import Volume
 from launcher.spec.rules.checks import Found, at_most, dns_label, dns_subdomain, unique
@@ -17,19 +15,19 @@ from launcher.spec.rules.finding import forbidden, invalid, required
 
 VOLUMES: Final = "spec.volumes"
 
-# The names in the manifest of all fields of a volume; but for the name they are its sources.
-_WRITTEN: Final = dict(zip(Volume.__struct_fields__, Volume.__struct_encode_fields__, strict=True))
+# All sources of a volume, which are its fields but for the name: (field of the model, name in the manifest).
+_SOURCES: Final = tuple(
+    (name, written)
+    for name, written in zip(Volume.__struct_fields__, Volume.__struct_encode_fields__, strict=True)
+    if name != "name"
+)
 # Sources of which an instance can have one.
 _SINGLE: Final = ("service_account", "downward_metrics", "memory_dump")
 
 
 def sources(volume: Volume) -> list[tuple[str, str]]:
     """The sources that a volume has, as (field of the model, name in the manifest); a valid one has one."""
-    return [
-        (name, _WRITTEN[name])
-        for name, value in asdict(volume).items()
-        if value is not None and name != "name"
-    ]
+    return [source for source in _SOURCES if getattr(volume, source[0]) is not None]
 
 
 def names(ctx: Context) -> Iterator[Violation]:
@@ -48,8 +46,7 @@ def one_source(ctx: Context) -> Iterator[Violation]:
         if not given:
             yield required(
                 path,
-                "needs a source: one of "
-                + ", ".join(_WRITTEN[name] for name in Volume.__struct_fields__ if name != "name"),
+                f"needs a source: one of {', '.join(written for _, written in _SOURCES)}",
             )
         elif len(given) > 1:
             written = ", ".join(name for _, name in given)
