@@ -186,6 +186,14 @@ async def test_reads_the_host(node_a: Node) -> None:
     assert "x86_64/kvm" not in texts.domain_capabilities  # this node sees no KVM
 
 
+async def test_reads_the_capabilities_of_one_machine(node_a: Node) -> None:
+    async with connected(node_a.libvirt_uri) as (hypervisor, _):
+        (text,) = await hypervisor.domain_capabilities("x86_64", "pc-i440fx-6.2")
+        assert etree.fromstring(text).findtext("machine") == "pc-i440fx-6.2"
+        assert etree.fromstring(text).findtext("domain") == "qemu"
+        assert await hypervisor.domain_capabilities("x86_64", "no-such-machine") == ()
+
+
 def _with_cpu(cpu: str) -> str:
     return re.sub(r"<cpu .*</cpu>", cpu, domain_xml(new_uuid()))
 
