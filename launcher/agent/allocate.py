@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose what planning must not invent: MACs, tap names, pCPUs, the places of claims. Pure.
+"""Choose what planning must not invent: MACs, tap names, pCPUs, vsock addresses, the places of claims. Pure.
 
 MACs and tap names follow from the instance's uid and the interface's name: the same on every node the
 instance ever lives on, with nothing to remember or hand over.
@@ -8,12 +8,16 @@ instance ever lives on, with nothing to remember or hand over.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterator
 
+from launcher.agent.ledger import Ledger, page_size
 from launcher.agent.port import Companions
-from launcher.agent.records import InstanceRecord
+from launcher.errors import Exhausted
 from launcher.plan.allocations import Allocations, ClaimPlace
-from launcher.plan.facts import NodeFacts
+from launcher.plan.context import guest_memory
+from launcher.plan.facts import HostCPU, NodeFacts, NumaCell
+from launcher.plan.numa import split_memory
+from launcher.plan.pinning import exclusive_cpus, mirrors_cells
 from launcher.spec.model import VirtualMachineInstance
 
 TAP_PREFIX = "lt"
@@ -21,29 +25,27 @@ TAP_PREFIX = "lt"
 
 
 def allocate(
-    vmi: VirtualMachineInstance,
-    companions: Companions,
-    *,
-    uid: str,
-    facts: NodeFacts,
-    others: Iterable[InstanceRecord],
+    vmi: VirtualMachineInstance, companions: Companions, *, uid: str, facts: NodeFacts, ledger: Ledger
 ) -> Allocations:
-    """Allocations for the defaulted ``vmi``; ``others`` are the instances of this node."""
+    """Allocations for the defaulted ``vmi`` out of what ``ledger`` says is left."""
     firmware = vmi.spec.domain.firmware
     uuid = (firmware.uuid if firmware is not None else None) or uid
-    names = [interface.name for interface in vmi.spec.domain.devices.interfaces]
+    devices = vmi.spec.domain.devices
+    names = [interface.name for interface in devices.interfaces]
+    had = vmi.status.vsock_cid if vmi.status is not None else None
     return Allocations(
         uid=uid,
         uuid=uuid,
         macs={name: mac_address(uid, name) for name in names},
         taps={name: tap_name(uid, name) for name in names},
-        cpuset=_free_cpus(facts, others),
+        cpuset=_cpuset(vmi, facts, ledger),
         claims={
             claim.claim: ClaimPlace(
                 path=claim.path, block=claim.block, capacity=claim.capacity, shared=claim.shared
             )
             for claim in companions.claims
         },
+        vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 
 
@@ -58,11 +60,63 @@ def tap_name(uid: str, interface: str) -> str:
     return TAP_PREFIX + hashlib.sha256(f"tap/{uid}/{interface}".encode()).hexdigest()[:12]
 
 
-def _free_cpus(facts: NodeFacts, others: Iterable[InstanceRecord]) -> tuple[int, ...]:
-    taken: set[int] = set()
-    for other in others:
-        tune = other.plan.cputune
-        taken.update(pin.cpu for pin in tune.vcpus)
-        taken.update(tune.emulator)
-        taken.update(cpu for pin in tune.iothreads for cpu in pin.cpus)
-    return tuple(cpu.id for cell in facts.cells for cpu in cell.cpus if cpu.id not in taken)
+def cells_of(facts: NodeFacts, cpus: tuple[int, ...]) -> tuple[NumaCell, ...]:
+    """The node's cells; when nothing is known of them, one cell of ``cpus``."""
+    return facts.cells or (NumaCell(id=0, cpus=tuple(HostCPU(id=cpu, siblings=(cpu,)) for cpu in cpus)),)
+
+
+def _cpuset(vmi: VirtualMachineInstance, facts: NodeFacts, ledger: Ledger) -> tuple[int, ...]:
+    """The pCPUs of the instance's own: in one NUMA cell if there is one that has enough.
+
+    Everything that is free when that does not suffice: planning then says what is missing.
+    """
+    cpu = vmi.spec.domain.cpu
+    if cpu is None or not cpu.dedicated_cpu_placement:
+        return ()
+    free = ledger.free_cpus()
+    for cells in _choices(cells_of(facts, free)):
+        try:
+            chosen = _chosen(vmi, cells, free, ledger)
+        except Exhausted:
+            continue
+        if chosen:
+            return chosen
+    return free
+
+
+def _choices(cells: tuple[NumaCell, ...]) -> Iterator[tuple[NumaCell, ...]]:
+    yield from ((cell,) for cell in cells)
+    if len(cells) > 1:
+        yield cells
+
+
+def _chosen(
+    vmi: VirtualMachineInstance, cells: tuple[NumaCell, ...], free: tuple[int, ...], ledger: Ledger
+) -> tuple[int, ...]:
+    """CPUs of ``cells``; a guest that mirrors the cells gets none of a cell without the huge pages for it.
+
+    Raises:
+        Exhausted: the CPUs, or the cells that have pages, do not suffice.
+    """
+    while True:
+        drawn, others = exclusive_cpus(vmi, cells, free)
+        short = _short_of_pages(vmi, cells, drawn, ledger) if mirrors_cells(vmi) else frozenset()
+        if not short:
+            return tuple(sorted((*drawn, *others)))
+        cells = tuple(cell for cell in cells if cell.id not in short)
+
+
+def _short_of_pages(
+    vmi: VirtualMachineInstance, cells: tuple[NumaCell, ...], drawn: tuple[int, ...], ledger: Ledger
+) -> frozenset[int]:
+    """Cells of the CPUs ``drawn`` that cannot hold their part of the guest's memory."""
+    size = page_size(vmi)
+    if size is None:
+        return frozenset()
+    involved = [cell.id for cell in cells if any(cpu.id in drawn for cpu in cell.cpus)]
+    short = set()
+    for cell, part in zip(involved, split_memory(guest_memory(vmi), size, len(involved)), strict=True):
+        left = ledger.pages_left(size, cell)
+        if left is not None and left < part // size:
+            short.add(cell)
+    return frozenset(short)

@@ -81,8 +81,9 @@ class IncomingHooks:
             if present.record.incoming != request.attempt:
                 raise MigrationRefused([f"{present.record.key} is on this node already"])
             await present.forget()
-        draft = await self._draft(request)
-        machine = await self._instances.adopt(draft)
+        async with self._instances.accepting:
+            draft = await self._draft(request, view)
+            machine = await self._instances.adopt(draft)
         try:
             plan = await self._services.resources.make(draft.plan)
         except (LauncherError, TimeoutError):
@@ -116,12 +117,12 @@ class IncomingHooks:
         machine = self._instances.by_uuid(record.uuid)
         return machine if machine is not None and machine.record.incoming == record.attempt else None
 
-    async def _draft(self, request: PrepareRequest) -> InstanceRecord:
+    async def _draft(self, request: PrepareRequest, view: DomainView) -> InstanceRecord:
         vmi = decode_vmi(request)
         companions = (
             msgspec.json.decode(request.companions, type=Companions) if request.companions else Companions()
         )
-        draft = await self._instances.draft(vmi, companions, uid=uid_of(vmi))
+        draft = await self._instances.draft(vmi, companions, uid=uid_of(vmi), live=view)
         status = vmi.status
         transitions = draft.transitions
         paused = False
@@ -183,11 +184,12 @@ class IncomingChecks:
 
     async def _specification(self, request: PrepareRequest) -> tuple[str, ...]:
         vmi = decode_vmi(request)
-        await self._instances.draft(vmi, Companions(), uid=uid_of(vmi))
+        view = read_domain(request.domain_xml)
+        await self._instances.draft(vmi, Companions(), uid=uid_of(vmi), live=view)
         return ()
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
-        wanted = (read_domain(request.domain_xml).memory or 0) + QEMU_OVERHEAD_BYTES
+        wanted = read_domain(request.domain_xml).used_memory + QEMU_OVERHEAD_BYTES
         available = psutil.virtual_memory().available
         if wanted <= available:
             return ()
@@ -274,6 +276,8 @@ def _destination(request: PrepareRequest, draft: InstanceRecord, here: InstanceP
         paths=tuple(moves),
         cputune=draft.plan.cputune if draft.plan.cputune.vcpus else None,
         numatune=draft.plan.numatune,
+        cpuset=draft.plan.vcpus.cpuset,
+        vsock_cid=draft.allocations.vsock_cid or None,
     )
 
 

@@ -11,23 +11,21 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from launcher.agent.allocate import allocate
+from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
+from launcher.agent.ledger import holding
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
-from launcher.agent.records import FINAL, InstanceRecord, Transition
-from launcher.agent.settings import defaults_settings, plan_settings
+from launcher.agent.records import FINAL, InstanceRecord
+from launcher.agent.settings import defaults_settings, node_limits, plan_settings
 from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
+from launcher.domain.read import DomainView
 from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.host.boot import boot_id
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainState
-from launcher.plan.make import make_plan
-from launcher.plan.runnable import require_runnable
-from launcher.spec.defaults import apply_defaults
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance
-from launcher.spec.rules import check
 
 KIND = "VirtualMachineInstance"
 PAUSE_TIMEOUT_S = 15.0
@@ -43,7 +41,9 @@ class Instances:
         self._facts = facts
         self._supervisor = supervisor
         self._machines: dict[str, Machine] = {}
-        self._creating = asyncio.Lock()
+        self._limits = node_limits(config)
+        self.accepting = asyncio.Lock()
+        """Held from the look at what is left of the node until a record says that it is taken."""
 
     async def load(self) -> None:
         """Take up every instance of the store; libvirt tells the rest."""
@@ -83,46 +83,54 @@ class Instances:
             machine.wake()
 
     async def draft(
-        self, manifest: VirtualMachineInstance, companions: Companions, *, uid: str
+        self,
+        manifest: VirtualMachineInstance,
+        companions: Companions,
+        *,
+        uid: str,
+        live: DomainView | None = None,
     ) -> InstanceRecord:
-        """Validate and plan an instance without accepting it.
+        """Validate and plan an instance without accepting it; hold ``accepting`` until it is adopted.
 
         Raises:
-            InvalidSpec, HostUnsupported, HypervisorUnavailable, AlreadyExists (the UUID is another's).
+            InvalidSpec, HostUnsupported, HypervisorUnavailable, AlreadyExists (the UUID is another's),
+            Exhausted (others have what it needs).
         """
-        facts = await self._facts.get()
-        settings = defaults_settings(self._config, facts)
-        violations = check(manifest, settings=settings)
-        if violations:
-            raise InvalidSpec(violations)
-        defaulted = apply_defaults(manifest, settings)
-        allocations = allocate(defaulted, companions, uid=uid, facts=facts, others=self.records())
-        taken = self.by_uuid(allocations.uuid)
-        if taken is not None and taken.record.uid != uid:
-            raise AlreadyExists("domain UUID", allocations.uuid, hint=f"it is that of {taken.record.key}")
-        plan = make_plan(defaulted, facts, allocations, plan_settings(self._config))
-        require_runnable(plan.devices)
-        now = self._services.clock.now()
-        return InstanceRecord(
+        record = draft(
+            manifest,
+            companions,
             uid=uid,
-            namespace=plan.identity.namespace,
-            name=plan.identity.name,
-            manifest=manifest,
-            defaulted=defaulted,
-            plan=plan,
-            allocations=allocations,
-            companions=companions,
-            created=now,
+            site=await self._site(manifest, uid),
+            now=self._services.clock.now(),
             boot_id=boot_id(),
-            user_paused=manifest.spec.start_strategy == "Paused",
-            transitions=(Transition(phase="Pending", at=now),),
+            live=live,
+        )
+        taken = self.by_uuid(record.plan.identity.uuid)
+        if taken is not None and taken.record.uid != uid:
+            hint = f"it is that of {taken.record.key}"
+            raise AlreadyExists("domain UUID", record.plan.identity.uuid, hint=hint)
+        return record
+
+    async def _site(self, vmi: VirtualMachineInstance, uid: str) -> Site:
+        """The node, as the instance ``uid`` finds it: without what it has itself."""
+        facts = await self._facts.get(vmi)
+        return Site(
+            facts=facts,
+            plan=plan_settings(self._config),
+            defaults=defaults_settings(self._config, facts),
+            limits=self._limits,
+            holdings=tuple(
+                holding(machine.record)
+                for machine in self.machines()
+                if machine.record.uid != uid and not machine.ended
+            ),
         )
 
     async def create(
         self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
     ) -> VirtualMachineInstance:
         """Accept an instance; the same object (same uid) twice is the same as once."""
-        async with self._creating:
+        async with self.accepting:
             named = _identified(manifest, now=self._services.clock.now())
             metadata = named.metadata or ObjectMeta()
             key = f"{metadata.namespace}/{metadata.name}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from launcher.agent import reconcile as do
-from launcher.agent.records import InstanceRecord, Moment, Phase, Transition
+from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase, Transition
 from launcher.agent.resources import Resources
 from launcher.agent.status import show
 from launcher.agent.store import Store
@@ -79,6 +79,11 @@ class Machine:
     def known(self) -> bool:
         """Whether the domain was looked at since the agent started."""
         return self._known
+
+    @property
+    def ended(self) -> bool:
+        """Whether the guest ended and libvirt has nothing of it any more."""
+        return self._record.phase in FINAL and self._known and self._observed is None
 
     @property
     def gone(self) -> bool:

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from launcher.agent.ledger import Limits
+from launcher.errors import InvalidRequest, Violation
 from launcher.host.config import Config
+from launcher.plan.cpuset import parse_cpuset
 from launcher.plan.facts import NodeFacts
 from launcher.plan.settings import PlanSettings
 from launcher.spec.defaults import DefaultsSettings
+from launcher.spec.model import Quantity
 
 
 def plan_settings(config: Config) -> PlanSettings:
@@ -17,7 +21,49 @@ def plan_settings(config: Config) -> PlanSettings:
         allow_emulation=config.allow_emulation,
         live_update=config.live_update,
         pod_bridge=config.network.bridge,
+        dedicated_cpus=node_limits(config).dedicated_cpus or (),
+        confine=True,
     )
+
+
+def node_limits(config: Config) -> Limits:
+    """What instances may have of the node.
+
+    Raises:
+        InvalidRequest: a list of CPUs or an amount cannot be read, or the two lists meet.
+    """
+    reserved = _cpus("cpus.reserved", config.cpus.reserved)
+    dedicated = _cpus("cpus.dedicated", config.cpus.dedicated)
+    both = sorted(set(reserved) & set(dedicated))
+    if both:
+        raise _invalid("cpus.dedicated", config.cpus.dedicated, f"CPU {both[0]} is in cpus.reserved, too")
+    percent = config.memory.overcommit_percent
+    if percent < 1:
+        raise _invalid("memory.overcommit_percent", str(percent), "must be at least 1")
+    try:
+        memory = Quantity(config.memory.reserved).bytes_floor()
+    except ValueError as error:
+        raise _invalid("memory.reserved", config.memory.reserved, str(error)) from error
+    if memory < 0:
+        raise _invalid("memory.reserved", config.memory.reserved, "must not be negative")
+    return Limits(
+        reserved_cpus=frozenset(reserved),
+        dedicated_cpus=dedicated or None,
+        reserved_memory=memory,
+        overcommit_percent=percent,
+    )
+
+
+def _cpus(key: str, text: str) -> tuple[int, ...]:
+    try:
+        return parse_cpuset(text)
+    except ValueError as error:
+        raise _invalid(key, text, f"{error}; accepted is a list such as 0-1,8") from error
+
+
+def _invalid(key: str, value: str, message: str) -> InvalidRequest:
+    finding = Violation(field=key, type="FieldValueInvalid", value=value[:80], message=message)
+    return InvalidRequest([finding], hint="see docs/configuration.md")
 
 
 def defaults_settings(config: Config, facts: NodeFacts) -> DefaultsSettings:

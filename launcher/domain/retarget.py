@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from launcher.domain.cputune import cputune_element
-from launcher.domain.element import E, Element
+from launcher.domain.element import E, Element, cpu_list
 from launcher.domain.numatune import numatune_element
 from launcher.domain.read import alias_of
 from launcher.domain.reading import Parsed, grafted, parse, printed
@@ -27,13 +27,16 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
 
     ``taps`` gives tap devices by interface name (its alias without prefix); ``paths`` replaces path prefixes,
     first match wins; ``cputune`` and ``numatune`` are those of the destination's own plan, None for a
-    guest without any.
+    guest without any; ``cpuset`` are the pCPUs of what has no pin (empty: all), ``vsock_cid`` the guest's
+    address there (None: it stays).
     """
 
     taps: dict[str, str] = {}
     paths: tuple[tuple[str, str], ...] = ()
     cputune: CPUTune | None = None
     numatune: NumaTune | None = None
+    cpuset: tuple[int, ...] = ()
+    vsock_cid: int | None = None
 
 
 Transform = Callable[[Parsed, Destination], None]
@@ -82,12 +85,38 @@ def replace_pins(root: Parsed, destination: Destination) -> None:
     _replace(root, "cputune", cputune_element(destination.cputune) if destination.cputune else None)
 
 
+def replace_cpuset(root: Parsed, destination: Destination) -> None:
+    """Nor do the pCPUs of its other threads."""
+    vcpu = root.find("vcpu")
+    if vcpu is None:
+        return
+    if "cpuset" in vcpu.attrib:
+        del vcpu.attrib["cpuset"]
+    if destination.cpuset:
+        vcpu.set("cpuset", cpu_list(destination.cpuset))
+
+
+def replace_vsock_address(root: Parsed, destination: Destination) -> None:
+    """An address that another guest of the destination has is no address there."""
+    cid = root.find("devices/vsock/cid")
+    if cid is not None and destination.vsock_cid is not None:
+        cid.set("auto", "no")
+        cid.set("address", str(destination.vsock_cid))
+
+
 def replace_numa_placement(root: Parsed, destination: Destination) -> None:
     """Neither do its NUMA cells."""
     _replace(root, "numatune", numatune_element(destination.numatune) if destination.numatune else None)
 
 
-TRANSFORMS: tuple[Transform, ...] = (rename_taps, move_paths, replace_pins, replace_numa_placement)
+TRANSFORMS: tuple[Transform, ...] = (
+    rename_taps,
+    move_paths,
+    replace_cpuset,
+    replace_pins,
+    replace_numa_placement,
+    replace_vsock_address,
+)
 
 
 def _moved(path: str, destination: Destination) -> str:

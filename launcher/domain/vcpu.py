@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from launcher.domain.element import E, Element, yes_no
+from launcher.domain.element import E, Element, cpu_list, yes_no
 from launcher.plan.model import VMPlan
 
 
 def vcpu(plan: VMPlan) -> Iterator[Element]:
     """The most vCPUs there may be, and, when they can be plugged, which are there now."""
     vcpus = plan.vcpus
-    yield E("vcpu", vcpus.maximum, placement="static")
+    yield E("vcpu", vcpus.maximum, placement="static", cpuset=cpu_list(vcpus.cpuset) or None)
     if vcpus.hotplug:
         yield E(
             "vcpus",

@@ -53,6 +53,22 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bridge: str = ""
 
 
+class Cpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """pCPUs as lists such as ``0-1,8``. ``reserved`` ones are never dedicated to a guest; ``dedicated`` names
+    those that may be (empty: all others), and then keeps guests without dedicated CPUs off them."""
+
+    reserved: str = ""
+    dedicated: str = ""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What instances may reserve: ``overcommit_percent`` of the node's memory without huge pages and without
+    ``reserved``, a quantity: the host's own, agent and libvirtd included."""
+
+    reserved: str = "256Mi"
+    overcommit_percent: int = 100
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``."""
 
@@ -69,6 +85,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     libvirt: Libvirt = Libvirt()
     migration: Migration = Migration()
     network: Network = Network()
+    cpus: Cpus = Cpus()
+    memory: Memory = Memory()
     peers: dict[str, str] = {}
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.host.config import Config, Libvirt, Listen, Migration, Network, Tls
+from launcher.host.config import Config, Libvirt, Listen, Memory, Migration, Network, Tls
 from launcher.lab.layout import NodeLayout
 
 AGENT_PORT = 7443
@@ -75,6 +75,7 @@ def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pk
         libvirt=Libvirt(migration_uri="qemu+tcp://{address}/system"),
         migration=Migration(address=own),
         network=Network(bridge=NODE_BRIDGE),
+        memory=Memory(overcommit_percent=400),  # its guests are idle, and many
         peers={other: f"{ip}:{AGENT_PORT}" for other, ip in addresses.items() if other != name},
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from launcher.errors import HostUnsupported
 from launcher.plan.context import PlanContext
 from launcher.plan.model import CPUFeature, CPUPlan, GuestCell, VCPUs
 
@@ -17,7 +18,25 @@ def vcpus(context: PlanContext) -> VCPUs:
         maximum=topology.maximum,
         hotplug=topology.max_sockets > 0,
         fixed=topology.per_socket,
+        cpuset=_cpuset(context),
     )
+
+
+def _cpuset(context: PlanContext) -> tuple[int, ...]:
+    """Where threads without a pin run: with dedicated CPUs on those, else off all those for such guests."""
+    if context.dedicated:
+        return context.allocations.cpuset if context.settings.confine else ()
+    kept = frozenset(context.settings.dedicated_cpus)
+    if not kept or not context.facts.cells:
+        return ()
+    shared = sorted(cpu.id for cell in context.facts.cells for cpu in cell.cpus if cpu.id not in kept)
+    if not shared:
+        raise HostUnsupported(
+            "CPUs for guests without dedicated ones",
+            "all of its CPUs are to be dedicated",
+            hint="ask for dedicatedCpuPlacement, or leave some out of cpus.dedicated",
+        )
+    return tuple(shared)
 
 
 def cpu(context: PlanContext, cells: tuple[GuestCell, ...]) -> CPUPlan:

@@ -34,12 +34,13 @@ class Identity(Part, frozen=True, kw_only=True):
 
 class VCPUs(Part, frozen=True, kw_only=True):
     """``current`` of ``maximum`` vCPUs are there at boot. With ``hotplug`` each is listed, and only those
-    beyond the first ``fixed`` can be unplugged."""
+    beyond the first ``fixed`` can be unplugged. ``cpuset`` are the pCPUs of all that has no pin."""
 
     current: int
     maximum: int
     hotplug: bool = False
     fixed: int = 0
+    cpuset: tuple[int, ...] = ()
 
 
 class CPUFeature(Part, frozen=True, kw_only=True):

@@ -9,11 +9,12 @@ that cannot be pinned as asked is refused, never pinned in part.
 from __future__ import annotations
 
 from launcher.errors import Exhausted, HostUnsupported
-from launcher.plan.context import PlanContext
+from launcher.plan.context import PlanContext, vcpu_topology
 from launcher.plan.facts import HostCPU, NumaCell
 from launcher.plan.iothreads import supplemental_threads
 from launcher.plan.model import CPUTune, IOThreadPin, VCPUPin
 from launcher.plan.realtime import realtime_vcpus
+from launcher.spec.model import VirtualMachineInstance
 
 # Present: the emulator gets a second CPU when that makes the total even (whole cores on SMT hosts).
 EVEN_PARITY = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity"
@@ -106,6 +107,57 @@ class CorePool:
             fragments.extend(cores.pop(0))
 
 
+def exclusive_cpus(
+    vmi: VirtualMachineInstance, cells: tuple[NumaCell, ...], free: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """CPUs of ``free`` in ``cells`` to set apart for a defaulted ``vmi``: its vCPUs', and those of the rest.
+
+    ``cputune`` finds places for all within exactly these CPUs, and spreads its vCPUs over the same cells.
+
+    Raises:
+        Exhausted: there are not enough CPUs, or none that respect the cells.
+    """
+    topology = vcpu_topology(vmi)
+    pool = CorePool(cells, free, topology.threads)
+    _require_free(vmi, pool)
+    drawn = pool.take_cores(topology.sockets * topology.cores, strict=mirrors_cells(vmi))
+    return drawn, tuple(pool.take_one("I/O and emulator threads") for _ in range(_single_cpus(vmi)))
+
+
+def plugged_cpus(
+    cells: tuple[NumaCell, ...], free: tuple[int, ...], threads: int, cores: int
+) -> tuple[int, ...]:
+    """CPUs of ``free`` in ``cells`` for ``cores`` more guest cores of ``threads`` vCPUs; raises Exhausted."""
+    return CorePool(cells, free, threads).take_cores(cores, strict=False)
+
+
+def mirrors_cells(vmi: VirtualMachineInstance) -> bool:
+    """Whether the guest's NUMA cells are to be the host's."""
+    cpu = vmi.spec.domain.cpu
+    return cpu is not None and cpu.numa is not None and cpu.numa.guest_mapping_passthrough is not None
+
+
+def _require_free(vmi: VirtualMachineInstance, pool: CorePool) -> None:
+    """Say at once how many CPUs are wanted in all."""
+    wanted = vcpu_topology(vmi).current + _single_cpus(vmi)
+    if pool.free < wanted:
+        raise Exhausted(
+            "dedicated CPUs",
+            f"{wanted} dedicated CPUs are asked for, {pool.free} are free",
+            hint="let the node dedicate more CPUs, or ask for fewer vCPUs",
+        )
+
+
+def _single_cpus(vmi: VirtualMachineInstance) -> int:
+    """CPUs beside those of the vCPUs: for I/O threads of the supplemental pool and for the emulator."""
+    cpu, pool = vmi.spec.domain.cpu, supplemental_threads(vmi)
+    if cpu is None or not cpu.isolate_emulator_thread:
+        return pool
+    annotations = vmi.metadata.annotations if vmi.metadata else {}
+    even = EVEN_PARITY in annotations and (vcpu_topology(vmi).current + pool) % 2 == 0
+    return pool + (2 if even else 1)
+
+
 def host_cells(context: PlanContext) -> tuple[NumaCell, ...]:
     """The host's cells; when nothing is known of them, one cell of single-thread cores."""
     if context.facts.cells:
@@ -125,12 +177,12 @@ def cputune(context: PlanContext) -> CPUTune:
     cpu = context.domain.cpu
     if cpu is None or not context.dedicated:
         return CPUTune()
-    if not context.allocations.cpuset:
+    if not context.allocations.cpuset and not context.facts.cells:
         raise HostUnsupported("dedicated CPUs", "no pCPUs may be dedicated here", hint="configure a cpuset")
     topology = context.topology
     pool = CorePool(host_cells(context), context.allocations.cpuset, topology.threads)
-    strict = cpu.numa is not None and cpu.numa.guest_mapping_passthrough is not None
-    drawn = pool.take_cores(topology.sockets * topology.cores, strict=strict)
+    _require_free(context.vmi, pool)
+    drawn = pool.take_cores(topology.sockets * topology.cores, strict=mirrors_cells(context.vmi))
     extra = supplemental_threads(context.vmi)
     supplemental = tuple(
         IOThreadPin(iothread=i, cpus=(pool.take_one(f"I/O thread {i}"),)) for i in range(1, extra + 1)

@@ -10,7 +10,9 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of planning; the defaults are those of a node without a configuration file.
 
     ``live_update`` keeps slots for CPU and memory hotplug (``maxSockets``, ``maxGuest``).
-    ``balloon_stats_period_s`` 0 turns balloon statistics off. ``serial_log`` keeps a log of the console.
+    ``dedicated_cpus`` are for guests with dedicated CPUs only; ``confine`` keeps all threads of such a guest
+    on its own CPUs. ``balloon_stats_period_s`` 0 turns balloon statistics off. ``serial_log`` keeps a log of
+    the console.
     """
 
     state_dir: str = "/var/lib/launcher"
@@ -19,6 +21,8 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     live_update: bool = True
     max_hotplug_ratio: int = 4
     max_cpu_sockets: int = 0
+    dedicated_cpus: tuple[int, ...] = ()
+    confine: bool = False
     balloon_stats_period_s: int = 10
     free_page_reporting: bool = True
     serial_log: bool = True

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from launcher.agent.allocate import allocate
+from launcher.agent.ledger import Ledger, Limits
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord
 from launcher.plan.facts import assumed_facts
@@ -44,7 +45,7 @@ def make_record() -> MakeRecord:
         vmi = load_vmi(manifest)
         facts = assumed_facts()
         defaulted = apply_defaults(vmi)
-        allocations = allocate(defaulted, Companions(), uid=UID, facts=facts, others=())
+        allocations = allocate(defaulted, Companions(), uid=UID, facts=facts, ledger=Ledger(facts, Limits()))
         record = InstanceRecord(
             uid=UID,
             namespace="lab",

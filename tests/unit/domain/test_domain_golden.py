@@ -2,7 +2,8 @@
 """Manifests and the domain XML that must come out of them: ``tests/golden/CASE/``.
 
 A case is ``vmi.yaml``, ``domain.xml`` and, where the defaults do not do, ``facts.json`` (a NodeFacts; without
-one the newest libvirt) and ``allocations.json`` (parts of Allocations). After a change that is meant, run
+one the newest libvirt), ``allocations.json`` and ``settings.json`` (parts of Allocations and PlanSettings).
+After a change that is meant, run
 ``LAUNCHER_REGENERATE=1 .venv/bin/pytest tests/unit/domain/test_domain_golden.py`` and read the diff.
 """
 
@@ -56,7 +57,13 @@ def case_plan(case: str) -> VMPlan:
     if path.exists():
         raw |= msgspec.json.decode(path.read_bytes())
     allocations = msgspec.convert(raw, Allocations)
-    return make_plan(vmi, case_facts(case), allocations, PlanSettings(allow_emulation=True))
+    return make_plan(vmi, case_facts(case), allocations, plan_settings(case))
+
+
+def plan_settings(case: str) -> PlanSettings:
+    path = GOLDEN / case / "settings.json"
+    chosen = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+    return msgspec.convert({"allow_emulation": True} | chosen, PlanSettings)
 
 
 @cache

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has what of the node: pCPUs, huge pages, memory, vsock addresses. Pure; nothing is kept here.
+
+A ledger is drawn up from the records of the node's instances, each time that somebody asks: what a record's
+plan says is taken, and free again when the record is gone. So it is right after a restart, counts guests that
+are on their way here, and cannot leak. Two requests cannot get the same: the agent accepts one at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from launcher.agent.records import InstanceRecord
+from launcher.errors import Exhausted
+from launcher.plan.context import guest_memory
+from launcher.plan.facts import NodeFacts, NumaCell, PagePool
+from launcher.plan.model import VMPlan
+from launcher.plan.overhead import memory_overhead
+from launcher.spec.model import Quantity, VirtualMachineInstance
+from launcher.units import MIB, ceil_div, human_bytes
+
+FIRST_CID = 3
+LAST_CID = 2**32 - 2
+"""vsock addresses of guests: 0 to 2 are the hypervisor, the loopback and the host, 2**32 - 1 is anybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the operator leaves to instances: pCPUs that may be dedicated (None: all that are not reserved),
+    bytes that are the host's, and how much of the rest may be promised."""
+
+    reserved_cpus: frozenset[int] = frozenset()
+    dedicated_cpus: tuple[int, ...] | None = None
+    reserved_memory: int = 256 * MIB
+    overcommit_percent: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """``count`` huge pages of ``size`` bytes, from the NUMA cell ``cell`` or (None) from any."""
+
+    size: int
+    count: int
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one instance has, or will take; ``settled``: it has taken what it needs. ``memory`` in bytes."""
+
+    key: str
+    cpus: frozenset[int] = frozenset()
+    cid: int = 0
+    pages: tuple[Pages, ...] = ()
+    memory: int = 0
+    settled: bool = False
+
+
+def holding(record: InstanceRecord) -> Holding:
+    """What the instance of ``record`` has."""
+    return Holding(
+        key=record.key,
+        cpus=_pinned(record.plan),
+        cid=record.allocations.vsock_cid,
+        pages=pages(record.plan, record.defaulted),
+        memory=reserved_memory(record.plan, record.defaulted),
+        settled=record.phase not in ("Pending", "Scheduling"),
+    )
+
+
+def pages(plan: VMPlan, vmi: VirtualMachineInstance) -> tuple[Pages, ...]:
+    """Huge pages of a planned and defaulted ``vmi``: cell by cell where its memory is bound to cells."""
+    size = page_size(vmi)
+    if size is None:
+        return ()
+    nodes = {memnode.cell: memnode.node for memnode in plan.numatune.memnodes} if plan.numatune else {}
+    if not nodes:
+        return (Pages(size=size, count=ceil_div(guest_memory(vmi), size)),)
+    return tuple(
+        Pages(size=size, count=ceil_div(cell.memory, size), cell=nodes[cell.id])
+        for cell in plan.cpu.cells
+        if cell.id in nodes
+    )
+
+
+def page_size(vmi: VirtualMachineInstance) -> int | None:
+    """Size of the guest's huge pages in bytes; None: it has ordinary ones."""
+    memory = vmi.spec.domain.memory
+    if memory is None or memory.hugepages is None or not memory.hugepages.page_size:
+        return None
+    return Quantity(memory.hugepages.page_size).bytes_floor()
+
+
+def reserved_memory(plan: VMPlan, vmi: VirtualMachineInstance) -> int:
+    """Ordinary memory in bytes: what is requested (else the limit, else the guest's), and what the guest
+    costs beside, unless ``overcommitGuestOverhead``; huge pages are not a part of it."""
+    resources, guest = vmi.spec.domain.resources, guest_memory(vmi)
+    asked = None
+    if resources is not None:
+        asked = resources.requests.get("memory") or resources.limits.get("memory")
+    request = asked.bytes_floor() if asked is not None else guest
+    if page_size(vmi) is not None:
+        request = max(0, request - guest)
+    if resources is not None and resources.overcommit_guest_overhead:
+        return request
+    return request + overhead(plan, vmi)
+
+
+def overhead(plan: VMPlan, vmi: VirtualMachineInstance) -> int:
+    """What the guest costs beside its memory, in bytes."""
+    memory = vmi.spec.domain.memory
+    reserved = memory.reserved_overhead if memory is not None else None
+    added = reserved.added_overhead if reserved is not None else None
+    return memory_overhead(
+        plan, guest=guest_memory(vmi), added=added.bytes_floor() if added is not None else 0
+    ).total
+
+
+class Ledger:
+    """What is left of the node ``facts`` within ``limits`` when ``holdings`` have theirs."""
+
+    def __init__(self, facts: NodeFacts, limits: Limits, holdings: Iterable[Holding] = ()) -> None:
+        self._facts = facts
+        self._limits = limits
+        self._holdings = tuple(holdings)
+
+    def free_cpus(self) -> tuple[int, ...]:
+        """pCPUs that may be dedicated and are nobody's, ascending."""
+        limits = self._limits
+        known = {cpu.id for cell in self._facts.cells for cpu in cell.cpus}
+        allowed = (
+            known
+            if limits.dedicated_cpus is None
+            else set(limits.dedicated_cpus) & (known or set(limits.dedicated_cpus))
+        )
+        taken = {cpu for held in self._holdings for cpu in held.cpus}
+        return tuple(sorted(allowed - limits.reserved_cpus - taken))
+
+    def free_cid(self, uid: str, *, wanted: int = 0) -> int:
+        """A vsock address that no instance of the node has: ``wanted`` if possible.
+
+        Else it follows from the ``uid``, so that an instance has the same on every node, barring clashes.
+        """
+        taken = {held.cid for held in self._holdings}
+        if FIRST_CID <= wanted <= LAST_CID and wanted not in taken:
+            return wanted
+        digest = hashlib.sha256(f"vsock/{uid}".encode()).digest()
+        span = LAST_CID - FIRST_CID + 1
+        start = int.from_bytes(digest[:8]) % span
+        cids = (FIRST_CID + (start + step) % span for step in range(len(taken) + 1))
+        return next(cid for cid in cids if cid not in taken)
+
+    def pages_left(self, size: int, cell: int | None, *, own: int = 0) -> int | None:
+        """Huge pages of ``size`` that are left in the NUMA cell ``cell``, or (None) in all together.
+
+        ``own`` is what the asker has of them already. None: the node's pools are not known.
+        """
+        pools = [pool for there in self._cells(cell) for pool in there.pools if pool.size == size]
+        if not any(pool.free is not None for there in self._facts.cells for pool in there.pools):
+            return None
+        held = [(held, page) for held in self._holdings for page in held.pages if page.size == size]
+        if cell is not None:
+            held = [(holder, page) for holder, page in held if page.cell == cell]
+        # Of all pages for ours; of the free ones, which others use too, for those that took none yet.
+        in_all = sum(pool.count for pool in pools) - sum(page.count for _, page in held)
+        waiting = sum(page.count for holder, page in held if not holder.settled)
+        return max(0, min(in_all, sum(map(_free, pools)) + own - waiting))
+
+    def memory_left(self) -> int | None:
+        """Bytes of ordinary memory that may be reserved; None: it is not known how much there is."""
+        if self._facts.memory is None:
+            return None
+        pooled = sum(
+            pool.size * pool.count
+            for cell in self._facts.cells
+            for pool in cell.pools
+            if pool.free is not None
+        )
+        there = max(0, self._facts.memory - pooled - self._limits.reserved_memory)
+        return there * self._limits.overcommit_percent // 100 - sum(held.memory for held in self._holdings)
+
+    def require(self, wanted: Holding, *, own: Holding | None = None) -> None:
+        """Check that ``wanted`` fits beside the holdings; ``own`` is what the asker has already.
+
+        Raises:
+            Exhausted: it does not; the error says how much is wanted and how much is left.
+        """
+        for page in wanted.pages:
+            had = sum(p.count for p in own.pages if (p.size, p.cell) == (page.size, page.cell)) if own else 0
+            self._require_pages(page.size, page.count, page.cell, had)
+        for size in {page.size for page in wanted.pages if page.cell is not None}:
+            total = sum(page.count for page in wanted.pages if page.size == size)
+            had = sum(page.count for page in own.pages if page.size == size) if own else 0
+            self._require_pages(size, total, None, had)
+        left = self.memory_left()
+        if left is not None and wanted.memory > left:
+            raise Exhausted(
+                "memory",
+                f"{human_bytes(wanted.memory)} of memory are asked for (overhead included), "
+                f"{human_bytes(max(0, left))} are left to reserve",
+                hint="delete an instance, request less, or raise memory.overcommit_percent of the node",
+            )
+
+    def _require_pages(self, size: int, count: int, cell: int | None, own: int) -> None:
+        left = self.pages_left(size, cell, own=own)
+        if left is not None and count > left:
+            where = "" if cell is None else f" in NUMA cell {cell}"
+            raise Exhausted(
+                "huge pages",
+                f"{count} huge pages of {human_bytes(size)}{where} are asked for, {left} are left",
+                hint="give the pool more pages, or delete an instance that has some",
+            )
+
+    def _cells(self, cell: int | None) -> tuple[NumaCell, ...]:
+        return tuple(there for there in self._facts.cells if cell is None or there.id == cell)
+
+
+def _pinned(plan: VMPlan) -> frozenset[int]:
+    tune = plan.cputune
+    shared = (cpu for pin in tune.iothreads for cpu in pin.cpus)
+    return frozenset((*(pin.cpu for pin in tune.vcpus), *tune.emulator, *shared))
+
+
+def _free(pool: PagePool) -> int:
+    return pool.count if pool.free is None else pool.free
