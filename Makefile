@@ -46,4 +46,7 @@ proto-check: ## fail when launcher/v1 is not what proto/ gives
 	  diff -r -x __init__.py -x __pycache__ "$$scratch/launcher/v1" launcher/v1 || \
 	  { echo "error: launcher/v1 is stale" >&2; echo "hint: run make proto and commit the result" >&2; exit 1; }
 
-.PHONY: help deps venv lint test demo proto proto-check
+docs: deps ## regenerate docs/fields.md from the code
+	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
+
+.PHONY: help deps venv lint test docs demo proto proto-check

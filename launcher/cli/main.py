@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "node": ("launcher.cli.commands.node", "node", "Show the node."),
     "validate": ("launcher.cli.commands.validate", "validate", "Check a manifest (needs no agent)."),
     "translate": ("launcher.cli.commands.translate", "translate", "Print the domain XML (needs no agent)."),
+    "explain": ("launcher.cli.commands.explain", "explain", "Say what a field does, or whence XML comes."),
     "plan": ("launcher.cli.commands.plan", "plan", "Print what a node would do (needs no agent)."),
     "lab": ("launcher.lab.cli", "lab_group", "Two nodes on this machine, to play with."),
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of fields that no translation shows: declared here, because it cannot be measured. Data only.
 
-A field that shows in a domain or in what a node prepares must not stand here; a test measures it. ``by`` names
-the module that acts on a field, and a test looks whether it does.
+A field that shows in a domain or in what a node prepares must not stand here; a test measures it. ``by``
+names the module that acts on a field, and a test looks whether it does.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def _enforced(path: str, by: str, line: str) -> Declaration:
 _DEVICES = "spec.domain.devices"
 _CONTENT = "nothing makes the image or directory yet; an instance that uses it is refused"
 _AGENT = "nothing uses the guest agent for it yet"
+_LEDGER = "launcher.agent.ledger"
+_HANDED = "a cluster allocates claims; the agent is handed the devices"
 _TAG = "written into no metadata of the guest yet"
 _CLAIMS = "the claim is used; whether it may be unplugged is not looked at"
 
@@ -80,7 +82,8 @@ INSTANCE: tuple[Declaration, ...] = (
     _passed("spec.priorityClassName", "a scheduler orders instances"),
     _passed("spec.serviceAccountName", "a cluster knows service accounts"),
     _passed("spec.evictionStrategy", "who drains the node decides by it"),
-    _passed("spec.resourceClaims", "a cluster allocates claims; the agent is handed the devices"),
+    _passed("spec.resourceClaims[].resourceClaimName", _HANDED),
+    _passed("spec.resourceClaims[].resourceClaimTemplateName", _HANDED),
     _passed("spec.networks[].resourceClaim", "the agent is handed the virtual function of the interface"),
     _not_here("spec.dnsPolicy", "there is no pod whose resolver could be set"),
     _not_here("spec.dnsConfig", "there is no pod whose resolver could be set"),
@@ -108,11 +111,19 @@ INSTANCE: tuple[Declaration, ...] = (
     _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
     _not_yet("spec.networks[].multus.networkName", "no network is looked up by its name yet"),
     _not_yet("spec.networks[].pod", "addresses behind masquerade are not set up yet"),
-    _not_yet("spec.domain.memory.reservedOverhead", "no overhead is reserved yet"),
-    _not_yet("spec.domain.resources.overcommitGuestOverhead", "no overhead is reserved yet"),
+    _enforced(
+        "spec.domain.memory.reservedOverhead.addedOverhead", _LEDGER, "reserved beside the guest's memory"
+    ),
+    _enforced(
+        "spec.domain.resources.overcommitGuestOverhead",
+        _LEDGER,
+        "then what QEMU needs itself is not reserved",
+    ),
+    _not_yet("spec.domain.memory.reservedOverhead.memLock", "locking follows from the devices and realtime"),
     _not_yet("spec.domain.launchSecurity.sev.attestation", "no measurement can be fetched yet"),
     _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance"),
     _not_yet("spec.domain.firmware.kernelBoot.container.imagePullSecret", "images are pulled without login"),
+    _not_yet(f"{_DEVICES}.autoattachInputDevice", "no input device is added yet: list one in inputs"),
     _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
     _not_yet(f"{_DEVICES}.disks[].tag", _TAG),
     _not_yet(f"{_DEVICES}.gpus[].tag", _TAG),
@@ -147,21 +158,19 @@ MIGRATION: tuple[Declaration, ...] = (
     _not_yet("spec.receive", "a target is prepared by the source, over the peers' connection"),
 )
 
-_OPTIONS = "launcher.migration.options"
-POLICY: tuple[Declaration, ...] = (
-    _passed("spec.selectors", "who starts the migration selects the policy and hands in its options"),
-    *(
-        _enforced(f"spec.{name}", _OPTIONS, "shapes the migration")
-        for name in (
-            "allowAutoConverge",
-            "allowPostCopy",
-            "allowWorkloadDisruption",
-            "bandwidthPerMigration",
-            "completionTimeoutPerGiB",
-            "maxDowntimeMs",
-            "experimental",
-        )
-    ),
+_POLICY = "the migration engine knows the option, but nobody hands a policy to the agent yet"
+POLICY: tuple[Declaration, ...] = tuple(
+    _not_yet(f"spec.{name}", _POLICY)
+    for name in (
+        "selectors",
+        "allowAutoConverge",
+        "allowPostCopy",
+        "allowWorkloadDisruption",
+        "bandwidthPerMigration",
+        "completionTimeoutPerGiB",
+        "maxDowntimeMs",
+        "experimental",
+    )
 )
 
 DECLARED: dict[str, tuple[Declaration, ...]] = {

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from lxml import etree
 
-from launcher.domain.element import Element
+from launcher.domain.reading import Parsed
 
 # The number of an element in document order, and "" (it exists), "@name" (an attribute) or "text".
 Atom: TypeAlias = tuple[int, str]
@@ -36,13 +36,16 @@ class Difference:
         return bool(self.atoms or self.added)
 
 
+NO_DIFFERENCE: Final = Difference()
+
+
 class Document:
     """A parsed domain; the elements keep their numbers as long as it lives."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.root = etree.fromstring(text, _PARSER)
-        self.elements: tuple[Element, ...] = tuple(self.root.iter(etree.Element))
+        self.elements: tuple[Parsed, ...] = tuple(self.root.iter(etree.Element))
         self._number = {element: number for number, element in enumerate(self.elements)}
         self._texts = {element: etree.tostring(element) for element in self.elements}
 
@@ -55,6 +58,27 @@ class Document:
         """Tags from below ``<domain>`` to the element: ``devices/disk/target``."""
         return element_path(self.elements[number])
 
+    def parent(self, number: int) -> int | None:
+        """The number of the element around an element."""
+        parent = self.elements[number].getparent()
+        return None if parent is None else self._number[parent]
+
+    def is_placement(self, number: int) -> bool:
+        """Whether the element says where a device sits on PCI: an address, a root port, or part of one."""
+        element = self.elements[number]
+        parent = element.getparent()
+        port = next(
+            (node for node in (element, parent) if node is not None and node.tag == "controller"), None
+        )
+        if port is not None and port.get("type") == "pci":
+            return True
+        return (
+            element.tag == "address"
+            and element.get("type") == "pci"
+            and parent is not None
+            and parent.tag != "source"
+        )
+
     def against(self, text: str) -> Difference:
         """What differs in the document ``text``."""
         if text == self.text:
@@ -64,7 +88,7 @@ class Document:
         self._compare(self.root, etree.fromstring(text, _PARSER), atoms, added)
         return Difference(atoms=frozenset(atoms), added=frozenset(added))
 
-    def _compare(self, mine: Element, other: Element, atoms: set[Atom], added: set[str]) -> None:
+    def _compare(self, mine: Parsed, other: Parsed, atoms: set[Atom], added: set[str]) -> None:
         number = self._number[mine]
         for name in {*mine.attrib, *other.attrib}:
             if mine.get(name) != other.get(name):
@@ -78,9 +102,10 @@ class Document:
         for tag in tags:
             self._match(mine.findall(tag), other.findall(tag), atoms, added)
 
-    def _match(
-        self, mine: list[Element], others: list[Element], atoms: set[Atom], added: set[str]
-    ) -> None:
+    def _match(self, mine: list[Parsed], others: list[Parsed], atoms: set[Atom], added: set[str]) -> None:
+        if len(mine) == len(others) == 1:
+            self._compare(mine[0], others[0], atoms, added)
+            return
         left, right = _unequal(mine, others, self._texts)
         for one, other in _paired(left, right):
             if other is None:
@@ -91,27 +116,27 @@ class Document:
         added.update(element_path(element) for element in right)
 
 
-def element_path(element: Element) -> str:
+def element_path(element: Parsed) -> str:
     """Tags from below ``<domain>`` to the element."""
     tags = [_local(element), *(_local(parent) for parent in element.iterancestors())]
     return "/".join(reversed(tags[:-1])) or tags[0]
 
 
-def _local(element: Element) -> str:
+def _local(element: Parsed) -> str:
     return etree.QName(element).localname
 
 
-def _atoms(number: int, element: Element) -> Iterator[Atom]:
+def _atoms(number: int, element: Parsed) -> Iterator[Atom]:
     yield number, EXISTS
-    for name in element.attrib:
+    for name in map(str, element.attrib):
         yield number, f"@{name}"
     if (element.text or "").strip():
         yield number, TEXT
 
 
 def _unequal(
-    mine: list[Element], others: list[Element], texts: dict[Element, bytes]
-) -> tuple[list[Element], list[Element]]:
+    mine: list[Parsed], others: list[Parsed], texts: dict[Parsed, bytes]
+) -> tuple[list[Parsed], list[Parsed]]:
     """What is left on both sides when equal ones are taken away."""
     right = [(etree.tostring(element), element) for element in others]
     left = []
@@ -124,7 +149,7 @@ def _unequal(
     return left, [element for _, element in right]
 
 
-def _paired(left: list[Element], right: list[Element]) -> Iterable[tuple[Element, Element | None]]:
+def _paired(left: list[Parsed], right: list[Parsed]) -> Iterable[tuple[Parsed, Parsed | None]]:
     """Pairs by name, then by order; ``right`` keeps what has no partner."""
     rest = []
     for element in left:
@@ -139,13 +164,13 @@ def _paired(left: list[Element], right: list[Element]) -> Iterable[tuple[Element
         yield element, (right.pop(0) if right and not _name(element) else None)
 
 
-def _name(element: Element) -> str:
+def _name(element: Parsed) -> str:
     """What tells an element from others of its tag; empty: nothing."""
     alias = element.find("alias")
     if alias is not None:
-        return f"alias {alias.get('name')}"
+        return f"alias {alias.get('name', '')}"
     for name in _NAMES:
         if name in element.attrib:
-            return f"{name} {element.get(name)} {element.get('type', '')}"
+            return " ".join((name, element.get(name, ""), element.get("type", "")))
     target = element.find("target")
     return f"target {target.get('dev')}" if target is not None else ""

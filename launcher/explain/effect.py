@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from launcher.errors import LauncherError
-from launcher.explain.document import Difference, Document
+from launcher.explain.document import NO_DIFFERENCE, Difference, Document
 from launcher.explain.manifest import Data, Place, typed
 from launcher.explain.translation import Translation, Translator, plan_differences
 from launcher.explain.variants import changes, renamings, repair
@@ -36,7 +36,7 @@ class Effect:
 
     place: Place
     outcome: Outcome
-    difference: Difference = Difference()
+    difference: Difference = NO_DIFFERENCE
     plan: frozenset[str] = frozenset()
 
 
@@ -54,7 +54,7 @@ class Base:
         found = None
         refused = []
         for data in islice(changes(self.data, place, self.settings), MOST_CHANGES):
-            vmi = self._valid(data)
+            vmi = self.valid(data)
             if vmi is None:
                 refused.append(data)
                 continue
@@ -77,7 +77,8 @@ class Base:
         """What of the document differs in another translation."""
         return self.document.against(other.xml)
 
-    def _valid(self, data: Data) -> VirtualMachineInstance | None:
+    def valid(self, data: Data) -> VirtualMachineInstance | None:
+        """The manifest, if it can be read and the rules accept it."""
         try:
             vmi = typed(data)
         except msgspec.ValidationError:
@@ -103,6 +104,4 @@ def measure(data: Data, translator: Translator) -> Base:
         LauncherError: it cannot be translated.
     """
     translation = translator.translate(typed(data))
-    return Base(
-        data=data, translator=translator, translation=translation, document=Document(translation.xml)
-    )
+    return Base(data=data, translator=translator, translation=translation, document=Document(translation.xml))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node on which the examples are measured: it has everything that they ask for. Data and stand-ins only."""
+"""The node on which the examples are measured: it has all that they ask for. Data and stand-ins only."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def example_host(vmi: VirtualMachineInstance) -> Translator:
     def allocate(other: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
         return replace(
             stand_ins(other, assumed),
+            uid=offered.uid,
             claims=offered.claims,
             devices=offered.devices,
             virtual_functions=offered.virtual_functions,
@@ -60,7 +61,9 @@ def _offered(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
             **{name: (f"b5c0a7f6-5a0e-4d0c-9d52-{number:012x}",) for number, name in enumerate(screens)},
         },
         virtual_functions={
-            nic.name: f"0000:{bus:02x}:02.0" for bus, nic in enumerate(_nics(vmi), 0x61) if nic.sriov is not None
+            nic.name: f"0000:{bus:02x}:02.0"
+            for bus, nic in enumerate(_nics(vmi), 0x61)
+            if nic.sriov is not None
         },
     )
 

@@ -79,17 +79,19 @@ def places(data: Data, spec: Field) -> Iterator[Place]:
 
 def without(data: Data, path: Path) -> Data:
     """The manifest without the value at ``path``."""
-    return _changed(data, path[:-1], lambda holder: _less(holder, path[-1]))
+    changed: Data = _changed(data, path[:-1], lambda holder: _less(holder, path[-1]))
+    return changed
 
 
 def with_value(data: Data, path: Path, value: object) -> Data:
     """The manifest with another value at ``path``."""
-    return _changed(data, path, lambda _: value)
+    changed: Data = _changed(data, path, lambda _: value)
+    return changed
 
 
-def renamed(data: Data, old: str, new: str) -> Data:
-    """The spec with every text ``old`` replaced: a name and all that refers to it."""
-    return data | {"spec": _replaced(data["spec"], old, new)}
+def renamed(data: Data, old: str, new: str, *, items_only: bool) -> Data:
+    """The spec with a name changed wherever it stands: as the name of items of lists, or as any text."""
+    return data | {"spec": _replaced(data["spec"], old, new, items_only)}
 
 
 def without_named(data: Data, name: str) -> Data:
@@ -143,12 +145,17 @@ def _less(holder: Any, part: str | int) -> Any:
     return {key: value for key, value in holder.items() if key != part}
 
 
-def _replaced(value: Any, old: str, new: str) -> Any:
+def _replaced(value: Any, old: str, new: str, items_only: bool) -> Any:
     if isinstance(value, dict):
-        return {key: _replaced(item, old, new) for key, item in value.items()}
+        return {key: _replaced(item, old, new, items_only) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, old, new) for item in value]
-    return new if value == old and isinstance(value, str) else value
+        items = [_replaced(item, old, new, items_only) for item in value]
+        return [_with_name(item, old, new) if isinstance(item, dict) else item for item in items]
+    return new if value == old and isinstance(value, str) and not items_only else value
+
+
+def _with_name(item: Data, old: str, new: str) -> Data:
+    return item | {"name": new} if item.get("name") == old else item
 
 
 def _pruned(value: Any, name: str) -> Any:
@@ -156,8 +163,6 @@ def _pruned(value: Any, name: str) -> Any:
         return {key: _pruned(item, name) for key, item in value.items()}
     if isinstance(value, list):
         return [
-            _pruned(item, name)
-            for item in value
-            if not (isinstance(item, dict) and item.get("name") == name)
+            _pruned(item, name) for item in value if not (isinstance(item, dict) and item.get("name") == name)
         ]
     return value

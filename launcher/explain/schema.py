@@ -90,15 +90,33 @@ def find(root: Field, path: str) -> Field | None:
 
     What follows a map is the key of an entry, which stands for the map.
     """
-    here: Field | None = root
-    parts = [part for part in re.split(r"\[[^\]]*\]|\.", path) if part]
+    parts = _parts(path)
     if not parts or parts[0] != root.name:
         return None
+    here = root
     for part in parts[1:]:
-        if here is None or here.shape == "map":
+        if here.shape == "map":
             return here
-        here = here.child(part)
+        child = here.child(part)
+        if child is None:
+            return None
+        here = child
     return here
+
+
+def nearest(root: Field, path: str) -> Field:
+    """The last field on the way to a path that exists."""
+    here = root
+    for part in _parts(path)[1:]:
+        child = here.child(part)
+        if child is None:
+            break
+        here = child
+    return here
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in re.split(r"\[[^\]]*\]|\.", path) if part]
 
 
 @cache

@@ -13,6 +13,7 @@ from msgspec import structs
 from launcher.domain.build import build
 from launcher.domain.translate import Assumptions, stand_ins
 from launcher.plan.allocations import Allocations
+from launcher.plan.arch import ARCHITECTURES
 from launcher.plan.make import make_plan
 from launcher.plan.model import VMPlan
 from launcher.spec.defaults import apply_defaults
@@ -34,7 +35,7 @@ class Translator:
     """Translates on the node of ``assumed``; ``allocate`` hands out what an agent would."""
 
     assumed: Assumptions
-    allocate: Allocate = stand_ins
+    allocate: Allocate
 
     def translate(self, vmi: VirtualMachineInstance) -> Translation:
         """Translate a valid manifest, whose defaults may be missing.
@@ -42,10 +43,6 @@ class Translator:
         Raises:
             LauncherError: it cannot be planned or written down.
         """
-        facts, asked = self.assumed.facts, vmi.spec.architecture
-        if asked and asked != facts.arch and not facts.guests:
-            # A node of which it is not known what it runs is one that runs what is asked for.
-            return self.on(replace(self.assumed, facts=structs.replace(facts, arch=asked))).translate(vmi)
         return self.complete(apply_defaults(vmi, self.assumed.defaults))
 
     def complete(self, full: VirtualMachineInstance) -> Translation:
@@ -54,13 +51,27 @@ class Translator:
         Raises:
             LauncherError: it cannot be planned or written down.
         """
+        facts, asked = self.assumed.facts, full.spec.architecture
+        if asked in ARCHITECTURES and asked != facts.arch and not facts.guests:
+            # A node of which it is not known what it runs is one that runs what is asked for.
+            facts = structs.replace(facts, arch=asked)
         allocations = self.allocate(full, self.assumed)
-        plan = make_plan(full, self.assumed.facts, allocations, self.assumed.settings)
+        plan = make_plan(full, facts, allocations, self.assumed.settings)
         return Translation(plan=plan, xml=build(plan))
 
     def on(self, assumed: Assumptions) -> Translator:
         """The same on another node."""
         return replace(self, assumed=assumed)
+
+
+def node_translator(vmi: VirtualMachineInstance, assumed: Assumptions) -> Translator:
+    """Translates ``vmi`` and what is made of it by changes: all of them are the instance of one uid."""
+    uid = stand_ins(vmi, assumed).uid
+
+    def allocate(other: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
+        return structs.replace(stand_ins(other, assumed), uid=uid)
+
+    return Translator(assumed=assumed, allocate=allocate)
 
 
 def plan_differences(before: VMPlan, after: VMPlan) -> frozenset[str]:

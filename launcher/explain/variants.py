@@ -40,6 +40,8 @@ _AMOUNT: Final = re.compile(r"([0-9]+)([kMGTPE]i?)")
 
 def changes(data: Data, place: Place, settings: DefaultsSettings) -> Iterator[Data]:
     """The manifest without the place, then with other values there; the first ones say most."""
+    if _is_item_name(place):
+        yield from renamings(data, place)
     yield without(data, place.path)
     name = place.value.get("name") if isinstance(place.value, dict) else None
     if isinstance(name, str) and isinstance(place.path[-1], int):
@@ -57,7 +59,15 @@ def replacements(data: Data, place: Place, settings: DefaultsSettings) -> Iterat
 def renamings(data: Data, place: Place) -> Iterator[Data]:
     """The manifest with another name at a leaf and everywhere else where it stands."""
     if isinstance(place.value, str) and place.path[0] == "spec":
-        yield renamed(data, place.value, _flipped(place.value))
+        new = _flipped(place.value)
+        for items_only in (True, False):
+            other = renamed(data, place.value, new, items_only=items_only)
+            if other != data:
+                yield other
+
+
+def _is_item_name(place: Place) -> bool:
+    return len(place.path) > 1 and place.path[-1] == "name" and isinstance(place.path[-2], int)
 
 
 def repair(data: Data, settings: DefaultsSettings) -> VirtualMachineInstance | None:
@@ -90,13 +100,18 @@ def violations_at(data: Data, place: Place, settings: DefaultsSettings) -> tuple
     return tuple(violation for violation in found if violation.field == place.shown)
 
 
-def accepted_words(violations: tuple[Violation, ...]) -> tuple[str, ...]:
-    """The values that violations of the type NotSupported list."""
+def listed_words(violations: tuple[Violation, ...]) -> tuple[str, ...]:
+    """The words that messages list as accepted; not all of them need to be values."""
     for violation in violations:
         match = _ACCEPTED.search(violation.message)
-        if violation.type == NOT_SUPPORTED and match is not None:
-            return tuple(word.strip() for word in match[1].split(","))
+        if match is not None:
+            return tuple(word.strip().rstrip("*") for word in match[1].split(","))
     return ()
+
+
+def accepted_words(violation: Violation) -> tuple[str, ...]:
+    """The values that a violation of the type NotSupported lists."""
+    return listed_words((violation,)) if violation.type == NOT_SUPPORTED else ()
 
 
 def _removed(data: Data, path: Path) -> Data:
@@ -124,7 +139,7 @@ def _values(data: Data, place: Place, settings: DefaultsSettings) -> Iterator[ob
         words = field.enum if field is not None else ()
         if not words:
             probe = ODD_AMOUNT if _AMOUNT.fullmatch(value) else NONSENSE
-            words = accepted_words(violations_at(with_value(data, place.path, probe), place, settings))
+            words = listed_words(violations_at(with_value(data, place.path, probe), place, settings))
         yield from (word for word in words if word != value)
         match = _AMOUNT.fullmatch(value)
         if match is not None:

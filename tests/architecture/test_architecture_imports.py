@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spec": {"errors", "units"},
     "plan": {"spec", "errors", "units"},
     "domain": {"plan", "spec", "errors", "units"},
+    "explain": {"domain", "plan", "spec", "errors", "units"},
     "host": {"errors", "units"},
     "hypervisor": {"domain", "host", "errors", "units"},
     "storage": {"host", "plan", "spec", "errors", "units"},
@@ -75,10 +76,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "errors",
         "units",
     },
-    "cli": {"rpc", "v1", "domain", "plan", "spec", "lab", "errors", "units"},
+    "cli": {"rpc", "v1", "explain", "domain", "plan", "spec", "lab", "errors", "units"},
     "lab": {"cli.client", "cli.progress", "rpc", "v1", "host", "spec", "errors", "units"},
 }
-PURE = {"errors", "units", "spec", "plan", "domain"}
+PURE = {"errors", "units", "spec", "plan", "domain", "explain"}
 MIGRATION_IO = {"source", "target"}  # the engine; every other module of the package is a policy or a record
 ONLY_IMPORTER = {"libvirt": "hypervisor", "libvirt_qemu": "hypervisor", "pyroute2": "network"}
 

@@ -20,9 +20,9 @@ EXAMPLES: dict[str, str] = {
     **placement.EXAMPLES,
 }
 
+_HEAD = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance"
+
 
 def manifest_text(name: str) -> str:
     """The example ``name`` as the text of a whole manifest."""
-    return (
-        f"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {{name: {name}}}{EXAMPLES[name]}"
-    )
+    return f"{_HEAD}\nmetadata: {{name: {name}}}{EXAMPLES[name]}"

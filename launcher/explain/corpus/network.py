@@ -72,7 +72,10 @@ spec:
     memory: {guest: 1Gi}
     devices:
       interfaces: [{name: a, slirp: {}}, {name: b, macvtap: {}}, {name: c, passt: {}}]
-  networks: [{name: a, pod: {}}, {name: b, multus: {networkName: lab/b}}, {name: c, multus: {networkName: lab/c}}]
+  networks:
+    - {name: a, pod: {}}
+    - {name: b, multus: {networkName: lab/b}}
+    - {name: c, multus: {networkName: lab/c}}
 """
 
 EXAMPLES = {
