@@ -166,6 +166,7 @@ def test_node(ctl: Ctl) -> None:
 def test_node_facts(ctl: Ctl, agent: StandInAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"arch": "amd64", "libvirtVersion": 9000000, "cells": [{"id": 0}]}
     assert yaml.safe_load(ctl("node", "facts").out) == facts
+    assert list(yaml.safe_load(ctl("node", "facts").out)) == sorted(facts)
     assert json.loads(ctl("node", "facts", "-o", "json").out) == facts
     monkeypatch.setattr(agent, "node", _node_without_libvirt)
     without = ctl("node", "facts")

@@ -43,7 +43,14 @@ def facts(output: str) -> None:
         found = client.node()
     if not found.facts.fields:
         raise HypervisorUnavailable(f"there are no facts without libvirt: {found.libvirt_reason}")
-    _print(_plain(found)["facts"], output)
+    _print(_by_name(_plain(found)["facts"]), output)
+
+
+def _by_name(value: Any) -> Any:
+    """A protobuf map keeps no order: the same facts are always printed alike."""
+    if isinstance(value, dict):
+        return {key: _by_name(value[key]) for key in sorted(value)}
+    return [_by_name(item) for item in value] if isinstance(value, list) else value
 
 
 def _print(value: dict[str, Any], output: str) -> None:
