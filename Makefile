@@ -23,6 +23,7 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@for file in $$(git ls-files "tests/*conftest.py"); do $(BIN)/mypy "$$file" || exit 1; done
 	$(BIN)/buf lint
 	@$(MAKE) --no-print-directory proto-check
 

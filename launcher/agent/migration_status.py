@@ -19,12 +19,16 @@ from launcher.spec.model import (
 
 
 class OutgoingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A migration away from this node, as it is stored: what was asked for, where to, and how far it got."""
+    """A migration away from this node, as it is stored: what was asked for, where to, and how far it got.
+
+    ``deleted``: it is to be forgotten when it has ended.
+    """
 
     manifest: VirtualMachineInstanceMigration
     target: str
     uid: str
     attempt: AttemptRecord
+    deleted: bool = False
 
     @property
     def key(self) -> str:

@@ -181,6 +181,12 @@ class Migrations:
         await self._runs.cancel(f"{namespace}/{name}")
         return self.get(namespace, name)
 
+    async def delete(self, namespace: str, name: str) -> MigrationView:
+        """Forget a migration, when it has ended; raises NotFound."""
+        last = self.get(namespace, name)
+        await self._runs.delete(f"{namespace}/{name}")
+        return last
+
     async def cancel_of(self, machine: Machine) -> None:
         """Ask the migration that takes ``machine`` away, if any, to stop."""
         if machine.record.outgoing:

@@ -174,6 +174,10 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.cancel(namespace, name)
 
+    async def delete_migration(self, namespace: str, name: str) -> MigrationView:
+        """See ``AgentPort``."""
+        return await self._migrations.delete(namespace, name)
+
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
         """See ``AgentPort``."""
         return await self._migrations.incoming.prepare(request)

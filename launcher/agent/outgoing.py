@@ -114,6 +114,18 @@ class OutgoingRuns:
         attempt = msgspec.structs.replace(entry.attempt, cancel=True)
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
+    async def delete(self, key: str) -> None:
+        """Forget a migration, now or when it has ended."""
+        entry = self._entries.get(key)
+        if entry is None:
+            raise NotFound("VirtualMachineInstanceMigration", key)
+        if _ended(entry.attempt):
+            await self.drop(entry)
+            return
+        await self.save(msgspec.structs.replace(entry, deleted=True))
+        if not entry.attempt.phase.final:
+            await self.cancel(key)
+
     async def cancel_attempt(self, machine: Machine) -> None:
         """Ask the migration that takes ``machine`` away to stop; one that ended in doubt lets go of it."""
         entry = next((e for e in self.entries() if e.attempt.attempt == machine.record.outgoing), None)
@@ -147,6 +159,8 @@ class OutgoingRuns:
             await asyncio.sleep(CONFIRM_AGAIN_S)
             attempt = await self._carry(self._entries[key], machine)
         await self._settle(self._entries[key], machine)
+        if self._entries[key].deleted:
+            await self.drop(self._entries[key])
         await self._trim()
 
     async def _carry(self, entry: OutgoingEntry, machine: Machine) -> AttemptRecord:

@@ -129,6 +129,9 @@ class AgentPort(Protocol):
 
     def watch_migrations(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]: ...
     async def cancel_migration(self, namespace: str, name: str) -> MigrationView: ...
+    async def delete_migration(self, namespace: str, name: str) -> MigrationView:
+        """Forget a migration; one under way is cancelled first and forgotten when it ended."""
+
     async def node(self) -> NodeView: ...
 
     # What a peer's agent asks (served only to peers).

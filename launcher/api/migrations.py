@@ -13,7 +13,6 @@ import grpc
 from launcher.agent.port import AgentPort
 from launcher.api import convert, manifest
 from launcher.api.stream import closing
-from launcher.errors import InvalidRequest, Violation
 from launcher.v1 import migrations_pb2 as pb
 from launcher.v1.migrations_pb2_grpc import MigrationServiceServicer
 
@@ -31,11 +30,6 @@ class Migrations(MigrationServiceServicer):
     ) -> pb.CreateMigrationResponse:
         """Validate, then hand over."""
         vmim = await asyncio.to_thread(manifest.migration, request, request.WhichOneof("manifest"))
-        if not request.target:
-            finding = Violation(
-                field="target", type="FieldValueRequired", message="must name a peer or its ADDRESS:PORT"
-            )
-            raise InvalidRequest([finding])
         created = await self._agent.create_migration(vmim, target=request.target)
         return pb.CreateMigrationResponse(migration=convert.struct(created))
 
@@ -79,3 +73,10 @@ class Migrations(MigrationServiceServicer):
         """Ask it to stop."""
         view = await self._agent.cancel_migration(*convert.key(request))
         return pb.CancelMigrationResponse(migration=convert.migration(view))
+
+    async def DeleteMigration(
+        self, request: pb.DeleteMigrationRequest, context: Context
+    ) -> pb.DeleteMigrationResponse:
+        """Forget it."""
+        view = await self._agent.delete_migration(*convert.key(request))
+        return pb.DeleteMigrationResponse(migration=convert.migration(view))

@@ -187,8 +187,8 @@ class Migrations:
         self._stub = MigrationServiceStub(channel)
         self._transport = transport
 
-    def create(self, manifest: str | Mapping[str, Any], *, target: str, namespace: str = "") -> Object:
-        """Begin a migration to ``target``, a peer's name or ADDRESS:PORT."""
+    def create(self, manifest: str | Mapping[str, Any], *, target: str = "", namespace: str = "") -> Object:
+        """Begin a migration to ``target``, a peer's name or ADDRESS:PORT (or where the manifest says)."""
         request = migrations_pb2.CreateMigrationRequest(
             text=_text(manifest), target=target, namespace=namespace
         )
@@ -227,6 +227,11 @@ class Migrations:
         """Ask a running migration to stop."""
         request = migrations_pb2.CancelMigrationRequest(namespace=namespace, name=name)
         return self._transport.call(self._stub.CancelMigration, request).migration
+
+    def delete(self, name: str, *, namespace: str = "") -> migrations_pb2.Migration:
+        """Forget a migration; one under way is cancelled first."""
+        request = migrations_pb2.DeleteMigrationRequest(namespace=namespace, name=name)
+        return self._transport.call(self._stub.DeleteMigration, request).migration
 
 
 class Client:

@@ -66,6 +66,11 @@ class MigrationServiceStub:
                 request_serializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.FromString,
                 _registered_method=True)
+        self.DeleteMigration = channel.unary_unary(
+                '/launcher.v1.MigrationService/DeleteMigration',
+                request_serializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.FromString,
+                _registered_method=True)
 
 
 class MigrationServiceServicer:
@@ -113,6 +118,13 @@ class MigrationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteMigration(self, request, context):
+        """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MigrationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +157,11 @@ def add_MigrationServiceServicer_to_server(servicer, server):
                     servicer.CancelMigration,
                     request_deserializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.SerializeToString,
+            ),
+            'DeleteMigration': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMigration,
+                    request_deserializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -311,6 +328,33 @@ class MigrationService:
             '/launcher.v1.MigrationService/CancelMigration',
             launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.SerializeToString,
             launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMigration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.MigrationService/DeleteMigration',
+            launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.SerializeToString,
+            launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class MigrationServiceStub:
     """ADDED for each present migration, one BOOKMARK, then every change."""
     CancelMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.CancelMigrationRequest, _migrations_pb2.CancelMigrationResponse]
     """Ask a running migration to stop; the instance stays here."""
+    DeleteMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]
+    """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
 
 @_typing.type_check_only
 class MigrationServiceAsyncStub(MigrationServiceStub):
@@ -66,6 +68,8 @@ class MigrationServiceAsyncStub(MigrationServiceStub):
     """ADDED for each present migration, one BOOKMARK, then every change."""
     CancelMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.CancelMigrationRequest, _migrations_pb2.CancelMigrationResponse]  # type: ignore[assignment]
     """Ask a running migration to stop; the instance stays here."""
+    DeleteMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]  # type: ignore[assignment]
+    """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
 
 class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Begin, observe and cancel migrations. An empty `namespace` means "default", except in List and WatchMigrations,
@@ -117,5 +121,13 @@ class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_migrations_pb2.CancelMigrationResponse, _abc.Awaitable[_migrations_pb2.CancelMigrationResponse]]:
         """Ask a running migration to stop; the instance stays here."""
+
+    @_abc_1.abstractmethod
+    def DeleteMigration(
+        self,
+        request: _migrations_pb2.DeleteMigrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_migrations_pb2.DeleteMigrationResponse, _abc.Awaitable[_migrations_pb2.DeleteMigrationResponse]]:
+        """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
 
 def add_MigrationServiceServicer_to_server(servicer: MigrationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

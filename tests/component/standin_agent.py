@@ -191,6 +191,11 @@ class StandInAgent:
         self.migrations[namespace, name] = replace(view, object=_in_phase(view.object, "Failed"))
         return self.migrations[namespace, name]
 
+    async def delete_migration(self, namespace: str, name: str) -> MigrationView:
+        view = await self.get_migration(namespace, name)
+        del self.migrations[namespace, name]
+        return view
+
     async def node(self) -> NodeView:
         return NodeView(
             name="here",

@@ -88,7 +88,7 @@ async def test_listing_watching_and_cancelling(migrations: MigrationServiceAsync
 
 @pytest.mark.parametrize(
     ("text", "target", "field"),
-    [(VMIM_YAML, "", "target"), (VMIM_YAML.replace("vmiName: demo", "{}"), "there", "spec.vmiName")],
+    [(VMIM_YAML.replace("vmiName: demo", "{}"), "there", "spec.vmiName")],
 )
 async def test_what_a_migration_must_say(
     migrations: MigrationServiceAsyncStub, text: str, target: str, field: str
@@ -147,3 +147,17 @@ async def test_a_peer_that_is_not_there(run_dir: Path) -> None:
 def test_addresses_that_cannot_be_used(address: str) -> None:
     with pytest.raises(InvalidRequest):
         peer_of(address, Tls())  # the last one is an address, but TCP without TLS files
+
+
+async def test_a_deleted_migration_is_forgotten(
+    agent: StandInAgent, migrations: MigrationServiceAsyncStub
+) -> None:
+    create = migrations_pb2.CreateMigrationRequest(text=VMIM_YAML, target="there")
+    await migrations.CreateMigration(create)
+    request = migrations_pb2.DeleteMigrationRequest(name="move")
+    reply = await migrations.DeleteMigration(request)
+    assert to_plain(reply.migration.object)["metadata"]["name"] == "move"
+    assert agent.migrations == {}
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await migrations.DeleteMigration(request)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND

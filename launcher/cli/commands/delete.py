@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.resource import vmi_arguments
+from launcher.cli.resource import MIGRATION, instance_name, resource
 from launcher.cli.session import current, namespace_option
 from launcher.errors import NotFound, TimedOut
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@vmi_arguments
+@click.argument("words", nargs=-1, required=True, metavar="[vmi|vmim] NAME")
 @namespace_option
 @click.option("--wait", is_flag=True, help="Return when the instance is gone (at most --timeout).")
 @click.option(
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     help="Seconds the guest may take to shut down; 0 kills it. Default: what its manifest says.",
 )
 @click.option("--ignore-not-found", is_flag=True, help="It is fine when there is none.")
-def delete(name: str, wait: bool, grace_period: int | None, ignore_not_found: bool) -> None:
-    """Stop and remove the instance NAME."""
+def delete(words: tuple[str, ...], wait: bool, grace_period: int | None, ignore_not_found: bool) -> None:
+    """Stop and remove the instance NAME, or cancel and forget the migration NAME."""
     session = current()
     with session.client() as client:
+        if len(words) > 1 or "/" in words[0]:
+            kind, migration = resource(words)
+            if kind == MIGRATION and migration is not None:
+                _delete_migration(client, migration, session.namespace, ignore_not_found)
+                return
+        name = instance_name(words)
         try:
             client.instances.delete(name, namespace=session.namespace, grace_period_s=grace_period)
         except NotFound:
@@ -39,6 +45,16 @@ def delete(name: str, wait: bool, grace_period: int | None, ignore_not_found: bo
         click.echo(f'virtualmachineinstance.kubevirt.io "{name}" deleted')
         if wait:
             _until_gone(client, name, session.namespace, session.timeout_s + (grace_period or 0))
+
+
+def _delete_migration(client: Client, name: str, namespace: str, ignore_not_found: bool) -> None:
+    try:
+        client.migrations.delete(name, namespace=namespace)
+    except NotFound:
+        if not ignore_not_found:
+            raise
+        return
+    click.echo(f'virtualmachineinstancemigration.kubevirt.io "{name}" deleted')
 
 
 def _until_gone(client: Client, name: str, namespace: str, timeout_s: float) -> None:
