@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.devices.address import pci
 from launcher.domain.element import E, Element
@@ -16,6 +17,8 @@ def controllers(plan: VMPlan) -> Iterator[Element]:
     return map(_controller, plan.devices.controllers)
 
 
+# Most are root ports, which are the same few in all domains.
+@lru_cache(maxsize=4096)
 def _controller(controller: ControllerPlan) -> Element:
     return E(
         "controller",

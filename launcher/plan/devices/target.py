@@ -26,7 +26,7 @@ def target_names(disks: Iterable[tuple[str, str]], known: Mapping[str, str]) -> 
     taken: set[str] = set()
     for disk, bus in asked:
         name = known.get(disk, "")
-        if is_target(name, bus) and name not in taken:
+        if name and is_target(name, bus) and name not in taken:
             names[disk] = name
             taken.add(name)
     taken.update(known.values())
@@ -37,6 +37,7 @@ def target_names(disks: Iterable[tuple[str, str]], known: Mapping[str, str]) -> 
         prefix = PREFIXES.get(bus, "sd")
         while (name := prefix + letters(following[prefix])) in taken:
             following[prefix] += 1
+        following[prefix] += 1
         names[disk] = name
         taken.add(name)
     return {disk: names[disk] for disk, _ in asked}

@@ -95,7 +95,7 @@ def check(
     """
     full = apply_defaults(vmi, settings) if defaulted is None else defaulted
     ctx = context(vmi, full, settings, creating=creating)
-    return _collected(chain.from_iterable(rule(ctx) for rule in RULES))
+    return _collected(chain.from_iterable([rule(ctx) for rule in RULES]))
 
 
 def check_migration(vmim: VirtualMachineInstanceMigration) -> tuple[Violation, ...]:
