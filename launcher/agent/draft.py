@@ -54,10 +54,10 @@ def draft(
         HostUnsupported: the node cannot run it.
         Exhausted: it could, but others have what it needs.
     """
-    violations = check(manifest, settings=site.defaults)
+    defaulted = apply_defaults(manifest, site.defaults)
+    violations = check(manifest, settings=site.defaults, defaulted=defaulted, creating=live is None)
     if violations:
         raise InvalidSpec(violations)
-    defaulted = apply_defaults(manifest, site.defaults)
     booted = defaulted
     if live is not None:
         defaulted = as_it_runs(defaulted, live)

@@ -20,7 +20,7 @@ from launcher.agent.records import InstanceRecord, Transition
 from launcher.agent.settings import plan_settings
 from launcher.domain.read import DomainView, read_domain
 from launcher.domain.retarget import Destination, retarget
-from launcher.errors import HypervisorUnavailable, LauncherError, MigrationRefused
+from launcher.errors import Bug, HypervisorUnavailable, LauncherError, MigrationRefused
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainRecord
 from launcher.migration.peer import PrepareRequest
@@ -107,7 +107,7 @@ class IncomingHooks:
         self._ports.release(_disks_owner(record.attempt))
         machine = self._machine(record)
         if machine is None:
-            return
+            raise Bug(f"the guest {domain.name} arrived and its record is gone")
         at = self._services.clock.now()
         await machine.update(
             lambda r: enter(msgspec.structs.replace(r, incoming="", prepared=True), "Running", at=at)

@@ -156,7 +156,10 @@ def plan_steps(context: PlanContext, devices: DevicesPlan) -> tuple[AnyStep, ...
     directories = [
         MakeDirectory(owner=owner, path=context.paths.state),
         MakeDirectory(owner=owner, path=context.paths.disks),
-        MakeDirectory(owner=owner, path=context.paths.run),
+        # QEMU itself makes the sockets of displays and consoles in there.
+        MakeDirectory(
+            owner=owner, path=context.paths.run, uid=context.facts.qemu_uid, gid=context.facts.qemu_gid
+        ),
     ]
     return (*directories, *images, *_taps(context, devices))
 
