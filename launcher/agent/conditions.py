@@ -10,9 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from launcher.agent import lifecycle
+from launcher.agent.hotplug import (
+    Attempts,
+    Hardware,
+    current_memory,
+    memory_step,
+    requested_memory,
+    vcpus_step,
+)
 from launcher.agent.records import FINAL, InstanceRecord
+from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.plan.context import guest_memory
 from launcher.spec.model import VirtualMachineInstanceCondition as Condition
+from launcher.units import human_bytes
 
 _UNKNOWN = Condition(
     type="Ready", status="Unknown", reason="LibvirtUnavailable", message="libvirt was not asked yet"
@@ -29,6 +40,7 @@ def conditions(
     findings: tuple[tuple[str, str], ...],
     *,
     known: bool = True,
+    hardware: Hardware = Hardware(),  # noqa: B008 - frozen
 ) -> Iterator[Condition]:
     """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration."""
     yield _ready(record, observed) if known else _UNKNOWN
@@ -42,6 +54,8 @@ def conditions(
     pause = _pause(record, observed)
     if pause is not None:
         yield Condition(type="Paused", status="True", reason=pause[0], message=pause[1])
+    if record.phase == "Running" and hardware.live is not None:
+        yield from _changing(record, hardware.live, hardware)
     if record.agent_connected and record.phase == "Running":
         yield Condition(type="AgentConnected", status="True")
     if record.plan.identity.virt == "qemu":
@@ -50,6 +64,28 @@ def conditions(
         )
     if record.sync_error:
         yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
+
+
+def _changing(record: InstanceRecord, live: DomainView, hardware: Hardware) -> Iterator[Condition]:
+    """Changes that are under way (True), or that were given up (False)."""
+    if vcpus_step(record, live) is not None:
+        what = f"{live.vcpus} of {record.plan.vcpus.current} vCPUs are plugged"
+        yield _change("HotVCPUChange", "VCPUHotplugFailed", what, hardware.vcpus)
+    memory, requested = guest_memory(record.defaulted), requested_memory(live)
+    current = current_memory(live)
+    if memory_step(record, live) is not None:
+        what = f"{human_bytes(memory)} are asked for, the guest is offered {human_bytes(requested)}"
+        yield _change("HotMemoryChange", "MemoryHotplugFailed", what, hardware.memory)
+    elif current != requested:
+        what = f"the guest has {human_bytes(current)} of {human_bytes(requested)}: it takes or gives them"
+        yield _change("HotMemoryChange", "", what, Attempts())
+
+
+def _change(kind: str, failed: str, what: str, attempts: Attempts) -> Condition:
+    message = f"{what}; {attempts.error}" if attempts.error else what
+    if attempts.exhausted:
+        return Condition(type=kind, status="False", reason=failed, message=message)
+    return Condition(type=kind, status="True", message=message)
 
 
 def since(new: Iterable[Condition], old: Iterable[Condition], *, now: str) -> tuple[Condition, ...]:

@@ -62,6 +62,15 @@ class Attempts:
         return max(0.0, AGAIN_MIN_S * 2.0 ** (self.failures - 1) - self.ago_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The domain as libvirt describes it (None: not known, or not looked at), and attempts to change it."""
+
+    live: DomainView | None = None
+    vcpus: Attempts = Attempts()
+    memory: Attempts = Attempts()
+
+
 def can_change(record: InstanceRecord) -> bool:
     """Whether the domain has room for more vCPUs or memory, so that its live XML is worth a look."""
     return record.plan.vcpus.hotplug or record.plan.memory.maximum is not None

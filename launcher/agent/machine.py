@@ -13,13 +13,17 @@ from dataclasses import dataclass
 
 import msgspec
 
+from launcher.agent import hotplug, lifecycle
 from launcher.agent import reconcile as do
+from launcher.agent.hotplug import Hardware
+from launcher.agent.plugging import Plugging
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase, Transition
 from launcher.agent.resources import Resources
 from launcher.agent.status import show
 from launcher.agent.store import Store
 from launcher.agent.watch import Hub
 from launcher.domain.build import build
+from launcher.domain.read import DomainView, read_domain
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut
 from launcher.host.boot import boot_id, boot_seconds
 from launcher.host.clock import Clock
@@ -55,6 +59,8 @@ class Machine:
         self._services = services
         self._record = record
         self._observed: DomainRecord | None = None
+        self._live: DomainView | None = None
+        self._plugging = Plugging(services.hypervisor, services.clock)
         self._known = False
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -81,6 +87,11 @@ class Machine:
         return self._known
 
     @property
+    def hardware(self) -> Hardware:
+        """What the domain had when it was looked at last, where that may change while it runs."""
+        return self._plugging.seen(self._live)
+
+    @property
     def ended(self) -> bool:
         """Whether the guest ended and libvirt has nothing of it any more."""
         return self._record.phase in FINAL and self._known and self._observed is None
@@ -97,6 +108,11 @@ class Machine:
     def wake(self) -> None:
         """Look again soon."""
         self._wake.set()
+
+    def retry(self) -> None:
+        """Try again, soon, to change the domain's hardware, however often that failed."""
+        self._plugging.reset()
+        self.wake()
 
     async def until(self, reached: Callable[[Machine], bool], *, timeout_s: float) -> None:
         """Wait until ``reached`` holds or the instance is gone; raises TimedOut."""
@@ -160,7 +176,13 @@ class Machine:
             for _ in range(MAX_ACTIONS_A_PASS):
                 if not await self._look():
                     return None
-                decision = do.reconcile(self._record, self._observed, now=_now(), efforts=self._efforts())
+                decision = do.reconcile(
+                    self._record,
+                    self._observed,
+                    now=_now(),
+                    efforts=self._efforts(),
+                    hardware=self.hardware,
+                )
                 if not decision.actions:
                     await self._succeeded()
                     return decision.look_again_s
@@ -177,10 +199,14 @@ class Machine:
     async def _look(self) -> bool:
         if not self._services.hypervisor.connected:
             return False
+        uuid, live = self._record.plan.identity.uuid, None
         try:
-            self._observed = await self._services.hypervisor.domain(self._record.plan.identity.uuid)
+            observed = await self._services.hypervisor.domain(uuid)
+            if hotplug.can_change(self._record) and lifecycle.alive(observed):
+                live = read_domain(await self._services.hypervisor.domain_xml(uuid))
+            self._observed, self._live = observed, live
         except NotFound:
-            self._observed = None
+            self._observed = self._live = None
         self._known = True
         await self._publish()
         return True
@@ -202,6 +228,8 @@ class Machine:
             case do.Resume():
                 self._resume_at, self._resumes = self._services.clock.monotonic(), self._resumes + 1
                 await hypervisor.resume(uuid)
+            case hotplug.PlugVCPUs() | hotplug.PlugMemory():
+                await self._plugging.perform(uuid, action)
             case do.Shutdown():
                 await self._shutdown(uuid)
             case do.Destroy():
@@ -255,6 +283,7 @@ class Machine:
             node=self._services.node,
             now=self._services.clock.now(),
             before=self._services.hub.get(self._record.key),
+            hardware=self.hardware,
             known=self._known,
         )
 

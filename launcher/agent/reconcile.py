@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launcher.agent import lifecycle
+from launcher.agent.hotplug import Hardware, PlugMemory, PlugVCPUs, memory_step, vcpus_step
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase
 from launcher.hypervisor.port import DomainRecord, DomainState
 
@@ -76,7 +77,20 @@ class Enter:
     message: str = ""
 
 
-Action = Prepare | Define | Start | Suspend | Resume | Shutdown | Destroy | Undefine | Release | Enter
+Action = (
+    Prepare
+    | Define
+    | Start
+    | Suspend
+    | Resume
+    | PlugVCPUs
+    | PlugMemory
+    | Shutdown
+    | Destroy
+    | Undefine
+    | Release
+    | Enter
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,12 @@ class Decision:
 
 
 def reconcile(
-    record: InstanceRecord, observed: DomainRecord | None, *, now: Moment, efforts: Efforts
+    record: InstanceRecord,
+    observed: DomainRecord | None,
+    *,
+    now: Moment,
+    efforts: Efforts,
+    hardware: Hardware = Hardware(),  # noqa: B008 - frozen
 ) -> Decision:
     """Compare and decide. ``observed`` is None when libvirt does not know the domain."""
     if record.incoming or record.outgoing:
@@ -119,7 +138,25 @@ def reconcile(
         return Decision((Define(),))
     if not lifecycle.alive(observed):
         return Decision((Start(paused=record.user_paused),))
-    return _settle_pause(record, observed, efforts)
+    decision = _settle_pause(record, observed, efforts)
+    return decision if decision.actions or decision.look_again_s else _plug(record, hardware)
+
+
+def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
+    """Bring vCPUs and memory to what is asked for; what fails again and again is left, and reported."""
+    if hardware.live is None:
+        return Decision()
+    waits = []
+    for step, attempts in (
+        (vcpus_step(record, hardware.live), hardware.vcpus),
+        (memory_step(record, hardware.live), hardware.memory),
+    ):
+        if step is None or attempts.exhausted:
+            continue
+        if attempts.wait_s <= 0:
+            return Decision((step,))
+        waits.append(attempts.wait_s)
+    return Decision(look_again_s=min(waits, default=None))
 
 
 def _finish(observed: DomainRecord | None) -> Decision:

@@ -8,8 +8,11 @@ from typing import Literal
 import msgspec
 
 from launcher.agent.conditions import conditions, since
+from launcher.agent.hotplug import Hardware, current_memory, requested_memory
+from launcher.agent.ledger import overhead
 from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
+from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord
 from launcher.plan.context import vcpu_topology
 from launcher.plan.devices.model import DiskPlan
@@ -34,6 +37,7 @@ def show(
     now: str,
     before: VirtualMachineInstance | None,
     known: bool = True,
+    hardware: Hardware = Hardware(),  # noqa: B008 - frozen
 ) -> VirtualMachineInstance:
     """Build the object; ``before`` is what was shown last and lends its transition times.
 
@@ -44,7 +48,11 @@ def show(
         phase=record.phase,
         reason=record.reason or None,
         node_name=record.moved_to or node,
-        conditions=since(conditions(record, observed, migration_findings(record), known=known), old, now=now),
+        conditions=since(
+            conditions(record, observed, migration_findings(record), known=known, hardware=hardware),
+            old,
+            now=now,
+        ),
         phase_transition_timestamps=tuple(
             VirtualMachineInstancePhaseTransitionTimestamp(phase=t.phase, phase_transition_timestamp=t.at)
             for t in record.transitions
@@ -54,8 +62,9 @@ def show(
         migration_state=record.migration_state,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
         machine=Machine(type=record.plan.boot.machine),
-        current_cpu_topology=_topology(record),
-        memory=_memory(record),
+        current_cpu_topology=_topology(record, hardware.live),
+        memory=_memory(record, hardware.live),
+        vsock_cid=record.allocations.vsock_cid or None,
         qos_class=qos_class(record.manifest),
     )
     return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)
@@ -92,11 +101,18 @@ def _volume(disk: DiskPlan) -> VolumeStatus:
     return VolumeStatus(name=disk.name, target=disk.target)
 
 
-def _topology(record: InstanceRecord) -> CPUTopology:
+def _topology(record: InstanceRecord, live: DomainView | None) -> CPUTopology:
+    """As it is: sockets that were asked for count when they are plugged."""
     topology = vcpu_topology(record.defaulted)
-    return CPUTopology(sockets=topology.sockets, cores=topology.cores, threads=topology.threads)
+    sockets = topology.sockets if live is None else live.vcpus // topology.per_socket
+    return CPUTopology(sockets=sockets, cores=topology.cores, threads=topology.threads)
 
 
-def _memory(record: InstanceRecord) -> MemoryStatus:
-    size = Quantity(str(record.plan.memory.size))
-    return MemoryStatus(guest_at_boot=size, guest_current=size, guest_requested=size)
+def _memory(record: InstanceRecord, live: DomainView | None) -> MemoryStatus:
+    boot = record.plan.memory.size
+    return MemoryStatus(
+        guest_at_boot=Quantity(boot),
+        guest_current=Quantity(boot if live is None else current_memory(live)),
+        guest_requested=Quantity(boot if live is None else requested_memory(live)),
+        memory_overhead=Quantity(overhead(record.plan, record.defaulted)),
+    )
