@@ -20,6 +20,7 @@ from launcher.agent.records import FINAL, InstanceRecord
 from launcher.agent.settings import defaults_settings, node_limits, plan_settings
 from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
+from launcher.agent.update import updated
 from launcher.domain.read import DomainView
 from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.host.boot import boot_id
@@ -146,6 +147,26 @@ class Instances:
                 return show(record, None, node=self._config.node_name, now=now, before=None)
             await self.adopt(record)
             return self._shown(key)
+
+    async def change(self, manifest: VirtualMachineInstance, *, dry_run: bool) -> VirtualMachineInstance:
+        """Take a changed manifest for an instance that runs; asking for the same again tries it again.
+
+        Raises:
+            NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted: see ``update.updated``.
+        """
+        async with self.accepting:
+            metadata = manifest.metadata or ObjectMeta()
+            machine = self.find(metadata.namespace or "default", metadata.name or "")
+            site = await self._site(manifest, machine.record.uid)
+
+            def change(record: InstanceRecord) -> InstanceRecord:
+                return updated(record, manifest, site=site, lowest_sockets=machine.sockets_given_up)
+
+            if dry_run:
+                return machine.show(change(machine.record))
+            await machine.update(change, wake=False)
+            machine.retry()
+            return self._shown(machine.record.key)
 
     async def adopt(self, record: InstanceRecord) -> Machine:
         """Take up an instance that was accepted here or is being brought here."""

@@ -29,6 +29,7 @@ from launcher.host.boot import boot_id, boot_seconds
 from launcher.host.clock import Clock
 from launcher.host.logging import get
 from launcher.hypervisor.port import DomainRecord, Hypervisor
+from launcher.plan.context import vcpu_topology
 from launcher.spec.model import VirtualMachineInstance
 
 log = get(__name__)
@@ -92,6 +93,14 @@ class Machine:
         return self._plugging.seen(self._live)
 
     @property
+    def sockets_given_up(self) -> int | None:
+        """Sockets that the guest has, when plugging those it should have was given up; None: it was not."""
+        live, hardware = self._live, self.hardware
+        if live is None or not hardware.vcpus.exhausted:
+            return None
+        return live.vcpus // vcpu_topology(self._record.defaulted).per_socket
+
+    @property
     def ended(self) -> bool:
         """Whether the guest ended and libvirt has nothing of it any more."""
         return self._record.phase in FINAL and self._known and self._observed is None
@@ -152,7 +161,7 @@ class Machine:
         async with self._lock:
             await self._services.store.forget_instance(self._record.uid)
             self._gone.set()
-            self._services.hub.remove(self._record.key, self._show())
+            self._services.hub.remove(self._record.key, self.show(self._record))
         async with self._changed:
             self._changed.notify_all()
         self.wake()
@@ -272,13 +281,14 @@ class Machine:
 
     async def _publish(self) -> None:
         if not self._record.incoming and not self.gone:
-            self._services.hub.set(self._record.key, self._show())
+            self._services.hub.set(self._record.key, self.show(self._record))
         async with self._changed:
             self._changed.notify_all()
 
-    def _show(self) -> VirtualMachineInstance:
+    def show(self, record: InstanceRecord) -> VirtualMachineInstance:
+        """The object of ``record``, which is this instance's or what it would be."""
         return show(
-            self._record,
+            record,
             self._observed,
             node=self._services.node,
             now=self._services.clock.now(),

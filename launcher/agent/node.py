@@ -96,6 +96,12 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._instances.create(manifest, companions, dry_run=dry_run)
 
+    async def update_instance(
+        self, manifest: VirtualMachineInstance, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._instances.change(manifest, dry_run=dry_run)
+
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
         return await self._instances.get(namespace, name)

@@ -96,6 +96,11 @@ class AgentPort(Protocol):
     ) -> VirtualMachineInstance:
         """Accept an instance (idempotent for the same uid); InvalidSpec, AlreadyExists, HostUnsupported …"""
 
+    async def update_instance(
+        self, manifest: VirtualMachineInstance, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """Change sockets and memory of a running instance; returns when that is recorded."""
+
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
     async def list_instances(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]: ...
     def watch_instances(

@@ -43,6 +43,18 @@ class Instances(InstanceServiceServicer):
             raise await asyncio.to_thread(manifest.placed, error, positions) from error
         return pb.CreateInstanceResponse(instance=convert.struct(created))
 
+    async def UpdateInstance(
+        self, request: pb.UpdateInstanceRequest, context: Context
+    ) -> pb.UpdateInstanceResponse:
+        """Read the manifest, hand it over, say where in it the agent found something wrong."""
+        given = request.WhichOneof("manifest")
+        vmi, positions = await asyncio.to_thread(manifest.instance, request, given)
+        try:
+            changed = await self._agent.update_instance(vmi, dry_run=request.dry_run)
+        except InvalidSpec as error:
+            raise await asyncio.to_thread(manifest.placed, error, positions) from error
+        return pb.UpdateInstanceResponse(instance=convert.struct(changed))
+
     async def GetInstance(self, request: pb.GetInstanceRequest, context: Context) -> pb.GetInstanceResponse:
         """One instance."""
         vmi = await self._agent.get_instance(*convert.key(request))

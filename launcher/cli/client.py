@@ -107,6 +107,15 @@ class Instances:
         )
         return to_plain(self._transport.call(self._stub.CreateInstance, request).instance)
 
+    def update(
+        self, manifest: str | Mapping[str, Any], *, namespace: str = "", dry_run: bool = False
+    ) -> Object:
+        """Change sockets and memory of a running instance to what its manifest says now."""
+        request = instances_pb2.UpdateInstanceRequest(
+            text=_text(manifest), namespace=namespace, dry_run=dry_run
+        )
+        return to_plain(self._transport.call(self._stub.UpdateInstance, request).instance)
+
     def get(self, name: str, *, namespace: str = "") -> Object:
         """One instance."""
         request = instances_pb2.GetInstanceRequest(namespace=namespace, name=name)

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "create": ("launcher.cli.commands.create", "create", "Create an instance or migration from a file."),
     "get": ("launcher.cli.commands.get", "get", "Show instances (vmi) or migrations (vmim)."),
     "describe": ("launcher.cli.commands.describe", "describe", "Show everything about one object."),
+    "set": ("launcher.cli.commands.set", "set_", "Change vCPUs and memory of a running instance."),
     "delete": ("launcher.cli.commands.delete", "delete", "Stop and remove an instance."),
     "pause": ("launcher.cli.commands.power", "pause", "Freeze an instance."),
     "unpause": ("launcher.cli.commands.power", "unpause", "Let a paused instance go on."),

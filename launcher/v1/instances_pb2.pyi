@@ -84,6 +84,62 @@ class CreateInstanceResponse(_message.Message):
 Global___CreateInstanceResponse: _TypeAlias = CreateInstanceResponse  # noqa: Y015
 
 @_typing.final
+class UpdateInstanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """YAML or JSON. Findings carry line and column."""
+    namespace: _builtins.str
+    """The namespace when the manifest names none. Must not contradict it."""
+    dry_run: _builtins.bool
+    """Only check; nothing is changed."""
+    @_builtins.property
+    def object(self) -> _struct_pb2.Struct:
+        """The object itself. Integral numbers are taken as integers."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        object: _struct_pb2.Struct | None = ...,
+        namespace: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "object", b"object", "text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "manifest", b"manifest", "namespace", b"namespace", "object", b"object", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_manifest: _TypeAlias = _typing.Literal["text", "object"]  # noqa: Y015
+    _WhichOneofArgType_manifest: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_manifest) -> _WhichOneofReturnType_manifest | None: ...
+
+Global___UpdateInstanceRequest: _TypeAlias = UpdateInstanceRequest  # noqa: Y015
+
+@_typing.final
+class UpdateInstanceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def instance(self) -> _struct_pb2.Struct: ...
+    def __init__(
+        self,
+        *,
+        instance: _struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateInstanceResponse: _TypeAlias = UpdateInstanceResponse  # noqa: Y015
+
+@_typing.final
 class GetInstanceRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

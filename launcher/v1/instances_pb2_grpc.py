@@ -56,6 +56,11 @@ class InstanceServiceStub:
                 request_serializer=launcher_dot_v1_dot_instances__pb2.WatchInstancesRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_instances__pb2.WatchInstancesResponse.FromString,
                 _registered_method=True)
+        self.UpdateInstance = channel.unary_unary(
+                '/launcher.v1.InstanceService/UpdateInstance',
+                request_serializer=launcher_dot_v1_dot_instances__pb2.UpdateInstanceRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_instances__pb2.UpdateInstanceResponse.FromString,
+                _registered_method=True)
         self.DeleteInstance = channel.unary_unary(
                 '/launcher.v1.InstanceService/DeleteInstance',
                 request_serializer=launcher_dot_v1_dot_instances__pb2.DeleteInstanceRequest.SerializeToString,
@@ -114,6 +119,14 @@ class InstanceServiceServicer:
 
     def WatchInstances(self, request, context):
         """ADDED for each present instance, one BOOKMARK, then every change; none is missed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateInstance(self, request, context):
+        """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
+        that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,6 +194,11 @@ def add_InstanceServiceServicer_to_server(servicer, server):
                     servicer.WatchInstances,
                     request_deserializer=launcher_dot_v1_dot_instances__pb2.WatchInstancesRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_instances__pb2.WatchInstancesResponse.SerializeToString,
+            ),
+            'UpdateInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateInstance,
+                    request_deserializer=launcher_dot_v1_dot_instances__pb2.UpdateInstanceRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_instances__pb2.UpdateInstanceResponse.SerializeToString,
             ),
             'DeleteInstance': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteInstance,
@@ -323,6 +341,33 @@ class InstanceService:
             '/launcher.v1.InstanceService/WatchInstances',
             launcher_dot_v1_dot_instances__pb2.WatchInstancesRequest.SerializeToString,
             launcher_dot_v1_dot_instances__pb2.WatchInstancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.InstanceService/UpdateInstance',
+            launcher_dot_v1_dot_instances__pb2.UpdateInstanceRequest.SerializeToString,
+            launcher_dot_v1_dot_instances__pb2.UpdateInstanceResponse.FromString,
             options,
             channel_credentials,
             insecure,

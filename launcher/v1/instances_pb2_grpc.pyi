@@ -44,6 +44,10 @@ class InstanceServiceStub:
     ListInstances: _grpc.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]
     WatchInstances: _grpc.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
+    UpdateInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]
+    """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
+    that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+    """
     DeleteInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
     PauseInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.PauseInstanceRequest, _instances_pb2.PauseInstanceResponse]
@@ -68,6 +72,10 @@ class InstanceServiceAsyncStub(InstanceServiceStub):
     ListInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]  # type: ignore[assignment]
     WatchInstances: _aio.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]  # type: ignore[assignment]
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
+    UpdateInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]  # type: ignore[assignment]
+    """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
+    that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+    """
     DeleteInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]  # type: ignore[assignment]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
     PauseInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.PauseInstanceRequest, _instances_pb2.PauseInstanceResponse]  # type: ignore[assignment]
@@ -113,6 +121,16 @@ class InstanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_instances_pb2.WatchInstancesResponse], _abc.AsyncIterator[_instances_pb2.WatchInstancesResponse]]:
         """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
+
+    @_abc_1.abstractmethod
+    def UpdateInstance(
+        self,
+        request: _instances_pb2.UpdateInstanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_instances_pb2.UpdateInstanceResponse, _abc.Awaitable[_instances_pb2.UpdateInstanceResponse]]:
+        """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
+        that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+        """
 
     @_abc_1.abstractmethod
     def DeleteInstance(

@@ -17,7 +17,7 @@ from launcher.agent.port import (
     NodeView,
     WatchEvent,
 )
-from launcher.errors import AlreadyExists, InvalidSpec, NotFound, WrongPhase
+from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
     ObjectMeta,
@@ -94,6 +94,19 @@ class StandInAgent:
             self.companions[key] = companions
             self.put(created, EventType.ADDED)
         return created
+
+    async def update_instance(self, manifest: VMI, *, dry_run: bool = False) -> VMI:
+        metadata = manifest.metadata or ObjectMeta()
+        key = (metadata.namespace or "default", metadata.name or "")
+        old = await self.get_instance(*key)
+        cpu, was = manifest.spec.domain.cpu, old.spec.domain.cpu
+        if (cpu.model if cpu else None) != (was.model if was else None):
+            message = "cannot be changed while the guest runs"
+            raise InvalidSpec([Violation(field="spec.domain.cpu.model", type="Forbidden", message=message)])
+        changed = replace(old, spec=manifest.spec)
+        if not dry_run:
+            self.put(changed)
+        return changed
 
     async def get_instance(self, namespace: str, name: str) -> VMI:
         self._fail()
