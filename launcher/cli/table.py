@@ -113,7 +113,7 @@ def documents(items: Sequence[Object], form: str, *, single: bool) -> str:
     if form == "name":
         return "\n".join(f"{resource(item)}/{name(item)}" for item in items)
     value = items[0] if single else {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
-    return to_yaml(value) if form == "yaml" else json.dumps(value, indent=4, ensure_ascii=False)
+    return to_yaml(value) if form == "yaml" else json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
 
 
 def resource(item: Object) -> str:
@@ -123,10 +123,10 @@ def resource(item: Object) -> str:
 
 
 def to_yaml(value: object) -> str:
-    """YAML in block style, keys as they come."""
+    """YAML in block style, keys sorted as kubectl sorts them: a Struct on the wire has no order."""
     import yaml
 
     text: str = yaml.dump(
-        value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+        value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True, default_flow_style=False
     )
     return text.rstrip("\n")
