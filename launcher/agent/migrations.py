@@ -18,6 +18,7 @@ from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migratability import disks_to_copy, migration_findings
+from launcher.agent.migration_options import check_rules, node_options, read_policies
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
 from launcher.agent.outgoing import OutgoingRuns
 from launcher.agent.port import EventType, MigrationView, WatchEvent
@@ -39,10 +40,11 @@ from launcher.host.config import Config
 from launcher.hypervisor.port import ConnectionEvent, Event, LifecycleEvent
 from launcher.migration.attempt import Outgoing
 from launcher.migration.options import Workload, resolve
+from launcher.migration.selection import NAMESPACE_LABEL, policy_name, select
 from launcher.migration.source import begin
 from launcher.migration.target import TargetSide
 from launcher.plan.steps import CreateImage
-from launcher.spec.model import ObjectMeta, VirtualMachineInstanceMigration
+from launcher.spec.model import MigrationPolicy, ObjectMeta, VirtualMachineInstanceMigration
 from launcher.spec.rules import check_migration
 
 KIND = "VirtualMachineInstanceMigration"
@@ -67,6 +69,8 @@ class Migrations:
         self._supervisor = supervisor
         self._hub: Hub[MigrationView] = Hub()
         self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub)
+        self._node_options = node_options(config)
+        self._rules = check_rules(config)
         self._incoming_journal = IncomingJournal(services)
         self.incoming: TargetSide = incoming_side(config, services, instances, facts, self._incoming_journal)
 
@@ -124,7 +128,7 @@ class Migrations:
             manifest=named,
             target=address,
             uid=machine.record.uid,
-            attempt=begin(self._outgoing(machine, metadata.uid or "", named, peer_name)),
+            attempt=begin(await self._outgoing(machine, metadata.uid or "", named, peer_name)),
         )
 
         def claim(record: InstanceRecord) -> InstanceRecord:
@@ -192,7 +196,7 @@ class Migrations:
         if machine.record.outgoing:
             await self._runs.cancel_attempt(machine)
 
-    def _outgoing(
+    async def _outgoing(
         self, machine: Machine, attempt: str, manifest: VirtualMachineInstanceMigration, target: str
     ) -> Outgoing:
         record = machine.record
@@ -210,6 +214,7 @@ class Migrations:
             if disk.source is not None and disk.target in copied
         )
         metadata = manifest.metadata or ObjectMeta()
+        policy = await self._policy(record)
         return Outgoing(
             attempt=attempt,
             namespace=metadata.namespace or "default",
@@ -217,7 +222,10 @@ class Migrations:
             uuid=record.plan.identity.uuid,
             source_node=self._config.node_name,
             target_node=target,
-            options=resolve(),
+            options=resolve(None, policy.spec if policy is not None else None, self._node_options),
+            policy=self._rules,
+            migration_policy=policy_name(policy) if policy is not None else "",
+            priority=manifest.spec.priority or "",
             workload=Workload(
                 memory_bytes=record.plan.memory.size,
                 disk_bytes=disk_bytes,
@@ -226,6 +234,12 @@ class Migrations:
             user_paused=record.user_paused,
             migrate_disks=copied,
         )
+
+    async def _policy(self, record: InstanceRecord) -> MigrationPolicy | None:
+        """The MigrationPolicy of the instance, from the files as they are now."""
+        policies = await asyncio.to_thread(read_policies, self._config.migration.policies_dir)
+        metadata = record.manifest.metadata or ObjectMeta()
+        return select(policies, labels=metadata.labels, namespace={NAMESPACE_LABEL: record.namespace})
 
     def _target(self, manifest: VirtualMachineInstanceMigration, target: str) -> tuple[str, str]:
         wanted = target or manifest.spec.added_node_selector.get(HOSTNAME_LABEL, "")

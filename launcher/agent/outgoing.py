@@ -10,6 +10,8 @@ import msgspec
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
+from launcher.agent.migration_options import outbound_limit
+from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
 from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
@@ -59,7 +61,8 @@ class OutgoingRuns:
         self._progress: dict[str, MigrationProgress] = {}
         self._engines: dict[str, SourceMigration] = {}
         self._peers: dict[str, GrpcPeer] = {}
-        self._slots = asyncio.Semaphore(config.migration.outbound)
+        self._slots = Slots(outbound_limit(config))
+        self._at_once: dict[str, asyncio.Event] = {}
         self._connected = asyncio.Event()
 
     async def load(self) -> None:
@@ -113,6 +116,8 @@ class OutgoingRuns:
             raise NotFound("VirtualMachineInstanceMigration", key)
         attempt = msgspec.structs.replace(entry.attempt, cancel=True)
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
+        if key in self._at_once:
+            self._at_once[key].set()  # It need not wait for its turn to end.
 
     async def delete(self, key: str) -> None:
         """Forget a migration, now or when it has ended."""
@@ -151,8 +156,12 @@ class OutgoingRuns:
             log.warning("a migration without its instance is dropped", migration=key)
             await self.drop(entry)
             return
-        async with self._slots:
-            attempt = await self._carry(entry, machine)
+        at_once = self._at_once[key] = asyncio.Event()
+        if entry.attempt.cancel or entry.attempt.phase not in (Phase.PENDING, Phase.PREPARING_TARGET):
+            at_once.set()  # A job that runs already is watched, whoever else waits.
+        async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
+            del self._at_once[key]
+            attempt = await self._carry(self._entries[key], machine)
         for _ in range(CONFIRM_TRIES):
             if _ended(attempt):
                 break

@@ -49,6 +49,10 @@ class GrpcPeer:
             companions=request.companions,
             source_libvirt_version=request.source_libvirt_version,
             source_qemu_version=request.source_qemu_version,
+            tls=request.tls,
+            deadline_seconds=request.deadline_s,
+            source_time=request.source_time,
+            disks=[pb.SharedDisk(path=disk.path, bytes=disk.bytes) for disk in request.disks],
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)
@@ -62,6 +66,8 @@ class GrpcPeer:
             lease_s=reply.lease_seconds,
             persistent_xml=reply.persistent_xml,
             disks_uri=reply.disks_uri,
+            busy=reply.busy,
+            libvirt_version=reply.libvirt_version,
         )
 
     async def finish(

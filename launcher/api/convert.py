@@ -18,7 +18,7 @@ from launcher.agent.port import (
     NodeView,
 )
 from launcher.errors import InvalidRequest, Violation
-from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
+from launcher.migration.peer import PrepareReply, PrepareRequest, SharedDisk, TargetState
 from launcher.rpc.struct import from_plain
 from launcher.spec.codec import enc_hook
 from launcher.v1 import migrations_pb2, node_pb2, peer_pb2, types_pb2
@@ -100,6 +100,9 @@ def _progress(progress: MigrationProgress) -> migrations_pb2.MigrationProgress:
         max_downtime_ms=progress.max_downtime_ms,
         eta_seconds=progress.eta_s,
         note=progress.note,
+        disk_total_bytes=progress.disk_total,
+        disk_processed_bytes=progress.disk_processed,
+        disk_remaining_bytes=progress.disk_remaining,
     )
 
 
@@ -119,6 +122,9 @@ def _report(report: MigrationReport) -> migrations_pb2.MigrationReport:
             for elapsed_s, action, reason in report.steps
         ],
         source=report.source,
+        disk_bytes=report.disk_bytes,
+        disk_ms=report.disk_ms,
+        post_copy=report.post_copy,
     )
 
 
@@ -146,6 +152,10 @@ def prepare_request(wire: peer_pb2.PrepareMigrationRequest) -> PrepareRequest:
         companions=wire.companions,
         source_libvirt_version=wire.source_libvirt_version,
         source_qemu_version=wire.source_qemu_version,
+        tls=wire.tls,
+        deadline_s=wire.deadline_seconds,
+        source_time=wire.source_time,
+        disks=tuple(SharedDisk(path=disk.path, bytes=disk.bytes) for disk in wire.disks),
     )
 
 
@@ -160,6 +170,8 @@ def prepare_reply(reply: PrepareReply) -> peer_pb2.PrepareMigrationResponse:
         lease_seconds=reply.lease_s,
         persistent_xml=reply.persistent_xml,
         disks_uri=reply.disks_uri,
+        busy=reply.busy,
+        libvirt_version=reply.libvirt_version,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,13 +39,22 @@ class Libvirt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Live migration: the address QEMU listens on for incoming ones, its ports, and limits."""
+    """Live migration: the address QEMU listens on for incoming ones, its ports, and limits.
+
+    ``tls_dir`` is where QEMU finds its certificates (``migrate_tls_x509_cert_dir`` of qemu.conf); ``rules``
+    names what decides about convergence, ``policies_dir`` a folder of MigrationPolicy files. ``options``
+    has the names and values of the API's MigrationConfiguration; ``agent.migration_options`` reads it.
+    """
 
     address: str = ""
     port_min: int = 49152
     port_max: int = 49215
     outbound: int = 2
     inbound: int = 2
+    tls_dir: str = "/etc/pki/qemu"
+    rules: str = "standard"
+    policies_dir: str = ""
+    options: dict[str, Any] = {}
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

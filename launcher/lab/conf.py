@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -81,12 +82,15 @@ def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pk
 
 
 def toml(config: Config) -> str:
-    """``config`` as TOML: first the plain keys, then one table for each section."""
-    plain: list[str] = []
-    tables: list[str] = []
-    for key, value in msgspec.to_builtins(config).items():
+    """``config`` as TOML: first the plain keys, then one table for each section, however deep."""
+    return "\n".join(_table(msgspec.to_builtins(config), "")) + "\n"
+
+
+def _table(values: Mapping[str, Any], path: str) -> list[str]:
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lines = [f"{json.dumps(key) if path else key} = {json.dumps(value)}" for key, value in plain.items()]
+    for key, value in values.items():
         if isinstance(value, dict):
-            tables += ["", f"[{key}]", *(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items())]
-        else:
-            plain.append(f"{key} = {json.dumps(value)}")
-    return "\n".join([*plain, *tables]) + "\n"
+            inner = f"{path}.{key}" if path else key
+            lines += ["", f"[{inner}]", *_table(value, inner)]
+    return lines

@@ -54,7 +54,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     (the engine looks again when it begins).
     ``migrate_disks`` are the target names (``vda``) of disks the migration copies; empty: none are.
     ``parallel`` connections are used only where the other options allow it. ``policy`` is a name known
-    to ``compose.make_policy``.
+    to ``compose.make_policy``; ``migration_policy`` names the MigrationPolicy that gave options, ``priority``
+    is the API's.
     """
 
     attempt: str
@@ -66,6 +67,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     workload: Workload
     policy: str = "standard"
+    migration_policy: str = ""
+    priority: str = ""
     user_paused: bool = False
     migrate_disks: tuple[str, ...] = ()
     parallel: int = 0

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from launcher.errors import InvalidSpec, Violation
+from launcher.errors import InvalidSpec
 from launcher.spec.model import (
     DowntimeTuningOptions,
     ExperimentalMigrationOptions,
@@ -21,6 +21,7 @@ from launcher.spec.model import (
     VMIMConfigurationOptions,
 )
 from launcher.spec.quantity import Quantity
+from launcher.spec.rules import check_options
 from launcher.units import GIB, MIB, ceil_div
 
 T = TypeVar("T")
@@ -121,8 +122,10 @@ def resolve(
     ``allowWorkloadDisruption`` follows ``allowPostCopy`` where no layer names it, as the API says.
 
     Raises:
-        InvalidSpec: numbers out of the API's ranges, all together; fields are named below ``configuration``.
+        InvalidSpec: values out of the API's ranges, those of all layers together. Fields are named below
+            ``configuration``, ``spec`` (of the policy) and ``node``.
     """
+    _check(configuration, policy, node)
     layers: tuple[VMIMConfigurationOptions, ...] = tuple(
         layer for layer in (configuration, _policy_layer(policy), node) if layer is not None
     )
@@ -132,7 +135,7 @@ def resolve(
     experiments = [x.experimental for x in layers if x.experimental is not None]
     tunings = [x.downtime_tuning for x in experiments if x.downtime_tuning is not None]
     detectors = [x.stall_detector for x in experiments if x.stall_detector is not None]
-    options = Options(
+    return Options(
         bandwidth_bps=int(bandwidth.value) if bandwidth is not None else 0,
         completion_timeout_per_gib_s=_first(
             [x.completion_timeout_per_gi_b for x in layers], defaults.completion_timeout_per_gib_s
@@ -164,8 +167,6 @@ def resolve(
         stall=_stall(detectors),
         stall_asked=bool(detectors),
     )
-    _check(options)
-    return options
 
 
 def to_migration_configuration(options: Options) -> VMIMConfigurationOptions:
@@ -207,6 +208,21 @@ def to_migration_configuration(options: Options) -> VMIMConfigurationOptions:
         unsafe_migration_override=options.unsafe,
         utility_volumes_timeout=options.utility_volumes_timeout_s,
     )
+
+
+def _check(
+    configuration: VMIMConfigurationOptions | None,
+    policy: MigrationPolicySpec | None,
+    node: VMIMConfigurationOptions | None,
+) -> None:
+    violations = [
+        violation
+        for path, layer in (("configuration", configuration), ("spec", policy), ("node", node))
+        if layer is not None
+        for violation in check_options(layer, path)
+    ]
+    if violations:
+        raise InvalidSpec(violations)
 
 
 def _first(values: Sequence[T | None], default: T) -> T:
@@ -258,53 +274,3 @@ def _number(values: Sequence[Quantity | None], default: float) -> float:
 
 def _decimal(value: float) -> Quantity:
     return Quantity(f"{value:.3f}".rstrip("0").rstrip("."))
-
-
-# Field below the configuration, value, smallest and largest accepted (as the API's admission checks them).
-_TUNING = "experimental.downtimeTuning."
-_DETECTOR = "experimental.stallDetector."
-_INT64_MAX = 2**63 - 1
-
-
-def _check(options: Options) -> None:
-    ramp, stall = options.ramp, options.stall
-    rows: tuple[tuple[str, float, float, float], ...] = (
-        ("bandwidthPerMigration", options.bandwidth_bps, 0, _INT64_MAX),
-        ("completionTimeoutPerGiB", options.completion_timeout_per_gib_s, 0, _INT64_MAX),
-        ("progressTimeout", options.progress_timeout_s, 0, _INT64_MAX),
-        ("maxDowntimeMs", options.max_downtime_ms, 1, QEMU_MAX_DOWNTIME_MS),
-        ("parallelOutboundMigrationsPerNode", options.parallel_outbound_per_node, 1, _INT64_MAX),
-        ("utilityVolumesTimeout", options.utility_volumes_timeout_s, 0, _INT64_MAX),
-        (_TUNING + "initialMs", ramp.initial_ms, 1, QEMU_MAX_DOWNTIME_MS),
-        (_TUNING + "steps", ramp.steps, 1, _INT64_MAX),
-        (_TUNING + "startAfterIteration", ramp.start_iteration, 0, _INT64_MAX),
-        (_TUNING + "cooldownSeconds", ramp.cooldown_s, 1, _INT64_MAX),
-        (_DETECTOR + "stallMargin", stall.margin_percent, 0, 100),
-        (_DETECTOR + "stallProgressTimeout", stall.window_s, 0, _INT64_MAX),
-        (_DETECTOR + "switchoverTimeout", stall.switchover_s, 0, _INT64_MAX),
-        (_DETECTOR + "ewmaAlpha", stall.ewma_alpha, 0.001, 1),
-        (_DETECTOR + "precopyPossibleFactor", stall.tolerated_factor, 1, _INT64_MAX),
-        (_DETECTOR + "patienceWindowDecayFactor", stall.patience_decay, 0, 1),
-        (_DETECTOR + "completionTimeoutFactor", stall.completion_factor, 1, _INT64_MAX),
-    )
-    violations = [
-        Violation(
-            field=f"configuration.{name}",
-            type="FieldValueInvalid",
-            value=f"{value:g}",
-            message=f"must be at least {low:g}" + (f" and at most {high:g}" if high != _INT64_MAX else ""),
-        )
-        for name, value, low, high in rows
-        if not low <= value <= high
-    ]
-    if options.compression not in ("", "zstd"):
-        violations.append(
-            Violation(
-                field="configuration.experimental.compression",
-                type="FieldValueNotSupported",
-                value=options.compression,
-                message="must be zstd",
-            )
-        )
-    if violations:
-        raise InvalidSpec(violations)

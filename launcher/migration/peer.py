@@ -18,11 +18,20 @@ from typing import Protocol
 import msgspec
 
 
+class SharedDisk(msgspec.Struct, frozen=True, kw_only=True):
+    """A disk that both nodes must reach, by its path in the domain's XML, and the bytes its guest sees."""
+
+    path: str
+    bytes: int
+
+
 class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything the target needs to judge and to prepare.
 
     ``vmi`` is the whole object as JSON text; ``companions`` the Secrets, ConfigMaps and bindings that
-    came beside it, as JSON text; ``domain_xml`` the migratable XML of the running domain.
+    came beside it, as JSON text; ``domain_xml`` the migratable XML of the running domain. ``tls``: the
+    stream will be encrypted; ``deadline_s`` is how long the migration may take (0: unknown),
+    ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied.
     """
 
     attempt: str
@@ -32,6 +41,10 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     companions: str = ""
     source_libvirt_version: int = 0
     source_qemu_version: int = 0
+    tls: bool = False
+    deadline_s: float = 0.0
+    source_time: float = 0.0
+    disks: tuple[SharedDisk, ...] = ()
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +52,7 @@ class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``destination_xml`` is the domain as the target wants it to run, ``persistent_xml`` as it wants it
     remembered; empty: as on the source. ``disks_uri`` is where copied disks go, empty: libvirt chooses.
+    ``busy``: the only finding is that too many migrations come here now.
     """
 
     findings: tuple[str, ...] = ()
@@ -48,6 +62,8 @@ class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     destination_xml: str = ""
     persistent_xml: str = ""
     disks_uri: str = ""
+    busy: bool = False
+    libvirt_version: int = 0
     lease_s: float = 0.0
 
 

@@ -12,7 +12,8 @@ import msgspec
 class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One look at a running migration, for people and progress bars. Sizes in bytes, rates per second.
 
-    ``note`` is set when the policy acted: what it did and why.
+    ``total``, ``processed`` and ``remaining`` count memory and copied disks; the ``disk`` numbers the latter
+    alone, 0 when none are copied. ``note`` is set when the policy acted: what it did and why.
     """
 
     phase: str
@@ -25,13 +26,17 @@ class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     dirty_rate_bps: int = 0
     max_downtime_ms: int = 0
     eta_s: float | None = None
+    disk_total: int = 0
+    disk_processed: int = 0
+    disk_remaining: int = 0
     note: str = ""
 
 
 class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
 
-    ``steps`` are the actions of the policy: (elapsed seconds, action, reason).
+    ``disk_bytes`` were copied of disks, for ``disk_ms`` before memory began to flow. ``steps`` are the
+    actions of the policy: (elapsed seconds, action, reason).
     """
 
     succeeded: bool
@@ -43,6 +48,9 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     transferred: int | None = None
     memory_total: int | None = None
     mean_bps: int | None = None
+    disk_bytes: int | None = None
+    disk_ms: int | None = None
+    post_copy: bool = False
     steps: tuple[tuple[float, str, str], ...] = ()
     source: str = "libvirt"
     """Where the numbers come from: ``libvirt`` (completed-job statistics) or ``samples`` (our last poll)."""

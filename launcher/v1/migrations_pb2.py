@@ -26,7 +26,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from launcher.v1 import types_pb2 as launcher_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clauncher/v1/migrations.proto\x12\x0blauncher.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17launcher/v1/types.proto\"\x94\x01\n\tMigration\x12\'\n\x06object\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1e.launcher.v1.MigrationProgress\x12,\n\x06report\x18\x03 \x01(\x0b\x32\x1c.launcher.v1.MigrationReport\"\xaf\x02\n\x11MigrationProgress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x17\n\x0f\x65lapsed_seconds\x18\x02 \x01(\x01\x12\x11\n\titeration\x18\x03 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x17\n\x0fprocessed_bytes\x18\x05 \x01(\x03\x12\x17\n\x0fremaining_bytes\x18\x06 \x01(\x03\x12\"\n\x1a\x62\x61ndwidth_bytes_per_second\x18\x07 \x01(\x03\x12#\n\x1b\x64irty_rate_bytes_per_second\x18\x08 \x01(\x03\x12\x17\n\x0fmax_downtime_ms\x18\t \x01(\x03\x12\x18\n\x0b\x65ta_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0c\n\x04note\x18\x0b \x01(\tB\x0e\n\x0c_eta_seconds\"\xb5\x03\n\x0fMigrationReport\x12\x11\n\tsucceeded\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\x08total_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x64owntime_ms\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08setup_ms\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x17\n\niterations\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x1e\n\x11transferred_bytes\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x1f\n\x12memory_total_bytes\x18\x08 \x01(\x03H\x05\x88\x01\x01\x12\"\n\x15mean_bytes_per_second\x18\t \x01(\x03H\x06\x88\x01\x01\x12)\n\x05steps\x18\n \x03(\x0b\x32\x1a.launcher.v1.MigrationStep\x12\x0e\n\x06source\x18\x0b \x01(\tB\x0b\n\t_total_msB\x0e\n\x0c_downtime_msB\x0b\n\t_setup_msB\r\n\x0b_iterationsB\x14\n\x12_transferred_bytesB\x15\n\x13_memory_total_bytesB\x18\n\x16_mean_bytes_per_second\"H\n\rMigrationStep\x12\x17\n\x0f\x65lapsed_seconds\x18\x01 \x01(\x01\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x82\x01\n\x16\x43reateMigrationRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\tB\n\n\x08manifest\"E\n\x17\x43reateMigrationResponse\x12*\n\tmigration\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"6\n\x13GetMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"A\n\x14GetMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"*\n\x15ListMigrationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"D\n\x16ListMigrationsResponse\x12*\n\nmigrations\x18\x01 \x03(\x0b\x32\x16.launcher.v1.Migration\"8\n\x15WatchMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"C\n\x16WatchMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"+\n\x16WatchMigrationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"{\n\x17WatchMigrationsResponse\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.launcher.v1.EventType\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12)\n\tmigration\x18\x03 \x01(\x0b\x32\x16.launcher.v1.Migration\"9\n\x16\x43\x61ncelMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17\x43\x61ncelMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"9\n\x16\x44\x65leteMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17\x44\x65leteMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration2\x99\x05\n\x10MigrationService\x12\\\n\x0f\x43reateMigration\x12#.launcher.v1.CreateMigrationRequest\x1a$.launcher.v1.CreateMigrationResponse\x12S\n\x0cGetMigration\x12 .launcher.v1.GetMigrationRequest\x1a!.launcher.v1.GetMigrationResponse\x12Y\n\x0eListMigrations\x12\".launcher.v1.ListMigrationsRequest\x1a#.launcher.v1.ListMigrationsResponse\x12[\n\x0eWatchMigration\x12\".launcher.v1.WatchMigrationRequest\x1a#.launcher.v1.WatchMigrationResponse0\x01\x12^\n\x0fWatchMigrations\x12#.launcher.v1.WatchMigrationsRequest\x1a$.launcher.v1.WatchMigrationsResponse0\x01\x12\\\n\x0f\x43\x61ncelMigration\x12#.launcher.v1.CancelMigrationRequest\x1a$.launcher.v1.CancelMigrationResponse\x12\\\n\x0f\x44\x65leteMigration\x12#.launcher.v1.DeleteMigrationRequest\x1a$.launcher.v1.DeleteMigrationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clauncher/v1/migrations.proto\x12\x0blauncher.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17launcher/v1/types.proto\"\x94\x01\n\tMigration\x12\'\n\x06object\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1e.launcher.v1.MigrationProgress\x12,\n\x06report\x18\x03 \x01(\x0b\x32\x1c.launcher.v1.MigrationReport\"\x85\x03\n\x11MigrationProgress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x17\n\x0f\x65lapsed_seconds\x18\x02 \x01(\x01\x12\x11\n\titeration\x18\x03 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x17\n\x0fprocessed_bytes\x18\x05 \x01(\x03\x12\x17\n\x0fremaining_bytes\x18\x06 \x01(\x03\x12\"\n\x1a\x62\x61ndwidth_bytes_per_second\x18\x07 \x01(\x03\x12#\n\x1b\x64irty_rate_bytes_per_second\x18\x08 \x01(\x03\x12\x17\n\x0fmax_downtime_ms\x18\t \x01(\x03\x12\x18\n\x0b\x65ta_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0c\n\x04note\x18\x0b \x01(\t\x12\x18\n\x10\x64isk_total_bytes\x18\x0c \x01(\x03\x12\x1c\n\x14\x64isk_processed_bytes\x18\r \x01(\x03\x12\x1c\n\x14\x64isk_remaining_bytes\x18\x0e \x01(\x03\x42\x0e\n\x0c_eta_seconds\"\x92\x04\n\x0fMigrationReport\x12\x11\n\tsucceeded\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\x08total_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x64owntime_ms\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08setup_ms\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x17\n\niterations\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x1e\n\x11transferred_bytes\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x1f\n\x12memory_total_bytes\x18\x08 \x01(\x03H\x05\x88\x01\x01\x12\"\n\x15mean_bytes_per_second\x18\t \x01(\x03H\x06\x88\x01\x01\x12)\n\x05steps\x18\n \x03(\x0b\x32\x1a.launcher.v1.MigrationStep\x12\x0e\n\x06source\x18\x0b \x01(\t\x12\x17\n\ndisk_bytes\x18\x0c \x01(\x03H\x07\x88\x01\x01\x12\x14\n\x07\x64isk_ms\x18\r \x01(\x03H\x08\x88\x01\x01\x12\x11\n\tpost_copy\x18\x0e \x01(\x08\x42\x0b\n\t_total_msB\x0e\n\x0c_downtime_msB\x0b\n\t_setup_msB\r\n\x0b_iterationsB\x14\n\x12_transferred_bytesB\x15\n\x13_memory_total_bytesB\x18\n\x16_mean_bytes_per_secondB\r\n\x0b_disk_bytesB\n\n\x08_disk_ms\"H\n\rMigrationStep\x12\x17\n\x0f\x65lapsed_seconds\x18\x01 \x01(\x01\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x82\x01\n\x16\x43reateMigrationRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\tB\n\n\x08manifest\"E\n\x17\x43reateMigrationResponse\x12*\n\tmigration\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"6\n\x13GetMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"A\n\x14GetMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"*\n\x15ListMigrationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"D\n\x16ListMigrationsResponse\x12*\n\nmigrations\x18\x01 \x03(\x0b\x32\x16.launcher.v1.Migration\"8\n\x15WatchMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"C\n\x16WatchMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"+\n\x16WatchMigrationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"{\n\x17WatchMigrationsResponse\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.launcher.v1.EventType\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12)\n\tmigration\x18\x03 \x01(\x0b\x32\x16.launcher.v1.Migration\"9\n\x16\x43\x61ncelMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17\x43\x61ncelMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration\"9\n\x16\x44\x65leteMigrationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17\x44\x65leteMigrationResponse\x12)\n\tmigration\x18\x01 \x01(\x0b\x32\x16.launcher.v1.Migration2\x99\x05\n\x10MigrationService\x12\\\n\x0f\x43reateMigration\x12#.launcher.v1.CreateMigrationRequest\x1a$.launcher.v1.CreateMigrationResponse\x12S\n\x0cGetMigration\x12 .launcher.v1.GetMigrationRequest\x1a!.launcher.v1.GetMigrationResponse\x12Y\n\x0eListMigrations\x12\".launcher.v1.ListMigrationsRequest\x1a#.launcher.v1.ListMigrationsResponse\x12[\n\x0eWatchMigration\x12\".launcher.v1.WatchMigrationRequest\x1a#.launcher.v1.WatchMigrationResponse0\x01\x12^\n\x0fWatchMigrations\x12#.launcher.v1.WatchMigrationsRequest\x1a$.launcher.v1.WatchMigrationsResponse0\x01\x12\\\n\x0f\x43\x61ncelMigration\x12#.launcher.v1.CancelMigrationRequest\x1a$.launcher.v1.CancelMigrationResponse\x12\\\n\x0f\x44\x65leteMigration\x12#.launcher.v1.DeleteMigrationRequest\x1a$.launcher.v1.DeleteMigrationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,39 +36,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MIGRATION']._serialized_start=101
   _globals['_MIGRATION']._serialized_end=249
   _globals['_MIGRATIONPROGRESS']._serialized_start=252
-  _globals['_MIGRATIONPROGRESS']._serialized_end=555
-  _globals['_MIGRATIONREPORT']._serialized_start=558
-  _globals['_MIGRATIONREPORT']._serialized_end=995
-  _globals['_MIGRATIONSTEP']._serialized_start=997
-  _globals['_MIGRATIONSTEP']._serialized_end=1069
-  _globals['_CREATEMIGRATIONREQUEST']._serialized_start=1072
-  _globals['_CREATEMIGRATIONREQUEST']._serialized_end=1202
-  _globals['_CREATEMIGRATIONRESPONSE']._serialized_start=1204
-  _globals['_CREATEMIGRATIONRESPONSE']._serialized_end=1273
-  _globals['_GETMIGRATIONREQUEST']._serialized_start=1275
-  _globals['_GETMIGRATIONREQUEST']._serialized_end=1329
-  _globals['_GETMIGRATIONRESPONSE']._serialized_start=1331
-  _globals['_GETMIGRATIONRESPONSE']._serialized_end=1396
-  _globals['_LISTMIGRATIONSREQUEST']._serialized_start=1398
-  _globals['_LISTMIGRATIONSREQUEST']._serialized_end=1440
-  _globals['_LISTMIGRATIONSRESPONSE']._serialized_start=1442
-  _globals['_LISTMIGRATIONSRESPONSE']._serialized_end=1510
-  _globals['_WATCHMIGRATIONREQUEST']._serialized_start=1512
-  _globals['_WATCHMIGRATIONREQUEST']._serialized_end=1568
-  _globals['_WATCHMIGRATIONRESPONSE']._serialized_start=1570
-  _globals['_WATCHMIGRATIONRESPONSE']._serialized_end=1637
-  _globals['_WATCHMIGRATIONSREQUEST']._serialized_start=1639
-  _globals['_WATCHMIGRATIONSREQUEST']._serialized_end=1682
-  _globals['_WATCHMIGRATIONSRESPONSE']._serialized_start=1684
-  _globals['_WATCHMIGRATIONSRESPONSE']._serialized_end=1807
-  _globals['_CANCELMIGRATIONREQUEST']._serialized_start=1809
-  _globals['_CANCELMIGRATIONREQUEST']._serialized_end=1866
-  _globals['_CANCELMIGRATIONRESPONSE']._serialized_start=1868
-  _globals['_CANCELMIGRATIONRESPONSE']._serialized_end=1936
-  _globals['_DELETEMIGRATIONREQUEST']._serialized_start=1938
-  _globals['_DELETEMIGRATIONREQUEST']._serialized_end=1995
-  _globals['_DELETEMIGRATIONRESPONSE']._serialized_start=1997
-  _globals['_DELETEMIGRATIONRESPONSE']._serialized_end=2065
-  _globals['_MIGRATIONSERVICE']._serialized_start=2068
-  _globals['_MIGRATIONSERVICE']._serialized_end=2733
+  _globals['_MIGRATIONPROGRESS']._serialized_end=641
+  _globals['_MIGRATIONREPORT']._serialized_start=644
+  _globals['_MIGRATIONREPORT']._serialized_end=1174
+  _globals['_MIGRATIONSTEP']._serialized_start=1176
+  _globals['_MIGRATIONSTEP']._serialized_end=1248
+  _globals['_CREATEMIGRATIONREQUEST']._serialized_start=1251
+  _globals['_CREATEMIGRATIONREQUEST']._serialized_end=1381
+  _globals['_CREATEMIGRATIONRESPONSE']._serialized_start=1383
+  _globals['_CREATEMIGRATIONRESPONSE']._serialized_end=1452
+  _globals['_GETMIGRATIONREQUEST']._serialized_start=1454
+  _globals['_GETMIGRATIONREQUEST']._serialized_end=1508
+  _globals['_GETMIGRATIONRESPONSE']._serialized_start=1510
+  _globals['_GETMIGRATIONRESPONSE']._serialized_end=1575
+  _globals['_LISTMIGRATIONSREQUEST']._serialized_start=1577
+  _globals['_LISTMIGRATIONSREQUEST']._serialized_end=1619
+  _globals['_LISTMIGRATIONSRESPONSE']._serialized_start=1621
+  _globals['_LISTMIGRATIONSRESPONSE']._serialized_end=1689
+  _globals['_WATCHMIGRATIONREQUEST']._serialized_start=1691
+  _globals['_WATCHMIGRATIONREQUEST']._serialized_end=1747
+  _globals['_WATCHMIGRATIONRESPONSE']._serialized_start=1749
+  _globals['_WATCHMIGRATIONRESPONSE']._serialized_end=1816
+  _globals['_WATCHMIGRATIONSREQUEST']._serialized_start=1818
+  _globals['_WATCHMIGRATIONSREQUEST']._serialized_end=1861
+  _globals['_WATCHMIGRATIONSRESPONSE']._serialized_start=1863
+  _globals['_WATCHMIGRATIONSRESPONSE']._serialized_end=1986
+  _globals['_CANCELMIGRATIONREQUEST']._serialized_start=1988
+  _globals['_CANCELMIGRATIONREQUEST']._serialized_end=2045
+  _globals['_CANCELMIGRATIONRESPONSE']._serialized_start=2047
+  _globals['_CANCELMIGRATIONRESPONSE']._serialized_end=2115
+  _globals['_DELETEMIGRATIONREQUEST']._serialized_start=2117
+  _globals['_DELETEMIGRATIONREQUEST']._serialized_end=2174
+  _globals['_DELETEMIGRATIONRESPONSE']._serialized_start=2176
+  _globals['_DELETEMIGRATIONRESPONSE']._serialized_end=2244
+  _globals['_MIGRATIONSERVICE']._serialized_start=2247
+  _globals['_MIGRATIONSERVICE']._serialized_end=2912
 # @@protoc_insertion_point(module_scope)

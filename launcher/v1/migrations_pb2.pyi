@@ -76,6 +76,9 @@ class MigrationProgress(_message.Message):
     MAX_DOWNTIME_MS_FIELD_NUMBER: _builtins.int
     ETA_SECONDS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_PROCESSED_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_REMAINING_BYTES_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     elapsed_seconds: _builtins.float
     iteration: _builtins.int
@@ -91,6 +94,10 @@ class MigrationProgress(_message.Message):
     """Absent: not known, or it does not converge."""
     note: _builtins.str
     """Set when the policy acted: what it did and why."""
+    disk_total_bytes: _builtins.int
+    """Of the disks that are copied, which comes before the memory. 0: none are."""
+    disk_processed_bytes: _builtins.int
+    disk_remaining_bytes: _builtins.int
     def __init__(
         self,
         *,
@@ -105,10 +112,13 @@ class MigrationProgress(_message.Message):
         max_downtime_ms: _builtins.int = ...,
         eta_seconds: _builtins.float | None = ...,
         note: _builtins.str = ...,
+        disk_total_bytes: _builtins.int = ...,
+        disk_processed_bytes: _builtins.int = ...,
+        disk_remaining_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "eta_seconds", b"eta_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "bandwidth_bytes_per_second", b"bandwidth_bytes_per_second", "dirty_rate_bytes_per_second", b"dirty_rate_bytes_per_second", "elapsed_seconds", b"elapsed_seconds", "eta_seconds", b"eta_seconds", "iteration", b"iteration", "max_downtime_ms", b"max_downtime_ms", "note", b"note", "phase", b"phase", "processed_bytes", b"processed_bytes", "remaining_bytes", b"remaining_bytes", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "bandwidth_bytes_per_second", b"bandwidth_bytes_per_second", "dirty_rate_bytes_per_second", b"dirty_rate_bytes_per_second", "disk_processed_bytes", b"disk_processed_bytes", "disk_remaining_bytes", b"disk_remaining_bytes", "disk_total_bytes", b"disk_total_bytes", "elapsed_seconds", b"elapsed_seconds", "eta_seconds", b"eta_seconds", "iteration", b"iteration", "max_downtime_ms", b"max_downtime_ms", "note", b"note", "phase", b"phase", "processed_bytes", b"processed_bytes", "remaining_bytes", b"remaining_bytes", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__eta_seconds: _TypeAlias = _typing.Literal["eta_seconds"]  # noqa: Y015
     _WhichOneofArgType__eta_seconds: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds"]  # noqa: Y015
@@ -133,6 +143,9 @@ class MigrationReport(_message.Message):
     MEAN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_MS_FIELD_NUMBER: _builtins.int
+    POST_COPY_FIELD_NUMBER: _builtins.int
     succeeded: _builtins.bool
     reason: _builtins.str
     """Why it did not succeed."""
@@ -145,6 +158,11 @@ class MigrationReport(_message.Message):
     mean_bytes_per_second: _builtins.int
     source: _builtins.str
     """Where the numbers come from: "libvirt" (completed-job statistics) or "samples" (the last look)."""
+    disk_bytes: _builtins.int
+    """Of the disks that were copied, and how long that took before memory began to flow."""
+    disk_ms: _builtins.int
+    post_copy: _builtins.bool
+    """The guest ran on the target before all of its memory was there."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MigrationStep]:
         """Everything the policy did, in order."""
@@ -163,11 +181,18 @@ class MigrationReport(_message.Message):
         mean_bytes_per_second: _builtins.int | None = ...,
         steps: _abc.Iterable[Global___MigrationStep] | None = ...,
         source: _builtins.str = ...,
+        disk_bytes: _builtins.int | None = ...,
+        disk_ms: _builtins.int | None = ...,
+        post_copy: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "setup_ms", b"setup_ms", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "setup_ms", b"setup_ms", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "post_copy", b"post_copy", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__disk_bytes: _TypeAlias = _typing.Literal["disk_bytes"]  # noqa: Y015
+    _WhichOneofArgType__disk_bytes: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__disk_ms: _TypeAlias = _typing.Literal["disk_ms"]  # noqa: Y015
+    _WhichOneofArgType__disk_ms: _TypeAlias = _typing.Literal["_disk_ms", b"_disk_ms"]  # noqa: Y015
     _WhichOneofReturnType__downtime_ms: _TypeAlias = _typing.Literal["downtime_ms"]  # noqa: Y015
     _WhichOneofArgType__downtime_ms: _TypeAlias = _typing.Literal["_downtime_ms", b"_downtime_ms"]  # noqa: Y015
     _WhichOneofReturnType__iterations: _TypeAlias = _typing.Literal["iterations"]  # noqa: Y015
@@ -182,6 +207,10 @@ class MigrationReport(_message.Message):
     _WhichOneofArgType__total_ms: _TypeAlias = _typing.Literal["_total_ms", b"_total_ms"]  # noqa: Y015
     _WhichOneofReturnType__transferred_bytes: _TypeAlias = _typing.Literal["transferred_bytes"]  # noqa: Y015
     _WhichOneofArgType__transferred_bytes: _TypeAlias = _typing.Literal["_transferred_bytes", b"_transferred_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk_bytes) -> _WhichOneofReturnType__disk_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk_ms) -> _WhichOneofReturnType__disk_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__downtime_ms) -> _WhichOneofReturnType__downtime_ms | None: ...
     @_typing.overload

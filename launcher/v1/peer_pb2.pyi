@@ -32,6 +32,10 @@ class PrepareMigrationRequest(_message.Message):
     COMPANIONS_FIELD_NUMBER: _builtins.int
     SOURCE_LIBVIRT_VERSION_FIELD_NUMBER: _builtins.int
     SOURCE_QEMU_VERSION_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
+    DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
+    SOURCE_TIME_FIELD_NUMBER: _builtins.int
+    DISKS_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     source_node: _builtins.str
     vmi: _builtins.str
@@ -43,6 +47,16 @@ class PrepareMigrationRequest(_message.Message):
     source_libvirt_version: _builtins.int
     """As libvirt counts: major * 1000000 + minor * 1000 + micro."""
     source_qemu_version: _builtins.int
+    tls: _builtins.bool
+    """The stream will be encrypted by QEMU: certificates must be there and live long enough."""
+    deadline_seconds: _builtins.float
+    """How long the migration may take, as far as the source knows. 0: it does not."""
+    source_time: _builtins.float
+    """The source's time of day, in seconds since 1970. 0: not told."""
+    @_builtins.property
+    def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SharedDisk]:
+        """The disks that are not copied, which the target must find."""
+
     def __init__(
         self,
         *,
@@ -53,14 +67,44 @@ class PrepareMigrationRequest(_message.Message):
         companions: _builtins.str = ...,
         source_libvirt_version: _builtins.int = ...,
         source_qemu_version: _builtins.int = ...,
+        tls: _builtins.bool = ...,
+        deadline_seconds: _builtins.float = ...,
+        source_time: _builtins.float = ...,
+        disks: _abc.Iterable[Global___SharedDisk] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "domain_xml", b"domain_xml", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "vmi", b"vmi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrepareMigrationRequest: _TypeAlias = PrepareMigrationRequest  # noqa: Y015
+
+@_typing.final
+class SharedDisk(_message.Message):
+    """A disk as the source has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """As in the domain's XML."""
+    bytes: _builtins.int
+    """What the guest sees."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SharedDisk: _TypeAlias = SharedDisk  # noqa: Y015
 
 @_typing.final
 class PrepareMigrationResponse(_message.Message):
@@ -74,6 +118,8 @@ class PrepareMigrationResponse(_message.Message):
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
     PERSISTENT_XML_FIELD_NUMBER: _builtins.int
     DISKS_URI_FIELD_NUMBER: _builtins.int
+    BUSY_FIELD_NUMBER: _builtins.int
+    LIBVIRT_VERSION_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     destination_uri: _builtins.str
     """Of the target's libvirtd, for the source's libvirtd."""
@@ -86,6 +132,9 @@ class PrepareMigrationResponse(_message.Message):
     """The domain as the target will remember it; empty: as on the source."""
     disks_uri: _builtins.str
     """Where copied disks go; empty: the target's libvirt chooses."""
+    busy: _builtins.bool
+    """Refused only for now: as many migrations come here as may at a time."""
+    libvirt_version: _builtins.int
     @_builtins.property
     def findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Not empty: refused, and nothing was left behind."""
@@ -101,10 +150,12 @@ class PrepareMigrationResponse(_message.Message):
         lease_seconds: _builtins.float = ...,
         persistent_xml: _builtins.str = ...,
         disks_uri: _builtins.str = ...,
+        busy: _builtins.bool = ...,
+        libvirt_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "disks_uri", b"disks_uri", "findings", b"findings", "lease_seconds", b"lease_seconds", "migrate_uri", b"migrate_uri", "node", b"node", "persistent_xml", b"persistent_xml"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "disks_uri", b"disks_uri", "findings", b"findings", "lease_seconds", b"lease_seconds", "libvirt_version", b"libvirt_version", "migrate_uri", b"migrate_uri", "node", b"node", "persistent_xml", b"persistent_xml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

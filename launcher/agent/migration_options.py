@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of migrations from the node's configuration: its own layer, and the folder of MigrationPolicies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from launcher.errors import InvalidRequest, InvalidSpec, Violation
+from launcher.host.config import Config
+from launcher.migration.compose import POLICIES
+from launcher.migration.selection import policy_name
+from launcher.spec.codec import dec_hook
+from launcher.spec.load import load_manifests
+from launcher.spec.model import MigrationPolicy, VMIMConfigurationOptions
+from launcher.spec.rules import check_options, check_policy
+
+SECTION = "migration.options"
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+HINT = "see docs/migration.md"
+
+
+def node_options(config: Config) -> VMIMConfigurationOptions:
+    """The options of ``[migration.options]``, by the API's names.
+
+    Raises:
+        InvalidRequest: an unknown name, a wrong type or a number out of range; all of them, by path.
+    """
+    raw = config.migration.options
+    known = {field.encode_name for field in msgspec.structs.fields(VMIMConfigurationOptions)}
+    unknown = [
+        Violation(
+            field=f"{SECTION}.{name}",
+            type="FieldUnknown",
+            message=f"no such option; known are {', '.join(sorted(known))}",
+        )
+        for name in sorted(raw.keys() - known)
+    ]
+    try:
+        options = msgspec.convert(
+            {name: value for name, value in raw.items() if name in known},
+            VMIMConfigurationOptions,
+            dec_hook=_decoded,
+        )
+    except msgspec.ValidationError as error:
+        found = Violation(field=SECTION, type="FieldTypeInvalid", message=str(error))
+        raise InvalidRequest([*unknown, found], hint=HINT) from error
+    violations = (*unknown, *check_options(options, SECTION))
+    if violations:
+        raise InvalidRequest(violations, hint=HINT)
+    return options
+
+
+def check_rules(config: Config) -> str:
+    """The name of the rules that decide about convergence.
+
+    Raises:
+        InvalidRequest: there are none of that name.
+    """
+    name = config.migration.rules
+    if name in POLICIES:
+        return name
+    finding = Violation(
+        field="migration.rules",
+        type="FieldValueNotSupported",
+        value=name[:80],
+        message=f"accepted are {', '.join(POLICIES)}",
+    )
+    raise InvalidRequest([finding], hint=HINT)
+
+
+def outbound_limit(config: Config) -> int:
+    """Migrations away from the node at a time: the API's option where it is given, else the node's key."""
+    return node_options(config).parallel_outbound_migrations_per_node or config.migration.outbound
+
+
+def read_policies(folder: str) -> tuple[MigrationPolicy, ...]:
+    """All MigrationPolicies of the YAML and JSON files in ``folder``; an empty path has none. Reads files.
+
+    Raises:
+        InvalidRequest: the folder cannot be read, a file holds something else, or two have one name.
+        InvalidSpec: a policy is wrong; the hint names the file.
+    """
+    if not folder:
+        return ()
+    found: dict[str, MigrationPolicy] = {}
+    for path in _files(folder):
+        for loaded in load_manifests(_text(path), source=str(path)):
+            policy = loaded.obj
+            if not isinstance(policy, MigrationPolicy):
+                raise _bad(str(path), f"holds a {loaded.kind}; expected are MigrationPolicies")
+            violations = check_policy(policy)
+            if violations:
+                raise InvalidSpec(violations, hint=f"in {path}")
+            name = policy_name(policy)
+            if not name:
+                raise _bad(str(path), "metadata.name: required: the name of the policy")
+            if name in found:
+                raise _bad(str(path), f"there is a MigrationPolicy {name!r} already")
+            found[name] = policy
+    return tuple(found[name] for name in sorted(found))
+
+
+def _decoded(kind: type, value: Any) -> Any:
+    # TOML has no other way to write a decimal number; its shortest text is what was written.
+    return dec_hook(kind, str(value) if isinstance(value, float) else value)
+
+
+def _files(folder: str) -> list[Path]:
+    try:
+        return sorted(p for p in Path(folder).iterdir() if p.suffix in SUFFIXES and p.is_file())
+    except OSError as error:
+        raise _bad("migration.policies_dir", f"{folder}: {error.strerror}") from error
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _bad(str(path), error.strerror or str(error)) from error
+
+
+def _bad(field: str, message: str) -> InvalidRequest:
+    return InvalidRequest([Violation(field=field, type="FieldValueInvalid", message=message)], hint=HINT)
