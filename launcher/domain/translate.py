@@ -101,7 +101,7 @@ def translate_plan(
         block_claims=block_claims,
         settings=settings,
     )
-    full = apply_defaults(vmi, assumed.defaults)
+    full = apply_defaults(named(vmi), assumed.defaults)
     violations = check(vmi, settings=assumed.defaults, defaulted=full)
     if violations:
         raise InvalidSpec(violations)
@@ -134,6 +134,15 @@ def assume(
         cpuset=cpuset,
         block_claims=tuple(block_claims),
     )
+
+
+def named(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
+    """``vmi`` with the name that its generateName gives it here, as an agent would give it one."""
+    meta = vmi.metadata
+    if meta is None or meta.name or not meta.generate_name:
+        return vmi
+    suffix = uuid.uuid5(_UID_NAMESPACE, f"{meta.namespace}/{meta.generate_name}").hex[:5]
+    return replace(vmi, metadata=replace(meta, name=f"{meta.generate_name}{suffix}"))
 
 
 def stand_ins(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:

@@ -28,10 +28,10 @@ class FieldPath(msgspec.Struct, frozen=True, gc=False):
     segment: str = ""
 
     def __truediv__(self, name: str) -> FieldPath:
-        return FieldPath(self, "." + name[:_LONGEST_SEGMENT])
+        return FieldPath(self, f".{_one_line(name)}")
 
     def __getitem__(self, key: int | str) -> FieldPath:
-        return FieldPath(self, f"[{key if isinstance(key, int) else key[:_LONGEST_SEGMENT]}]")
+        return FieldPath(self, f"[{key if isinstance(key, int) else _one_line(key)}]")
 
     def __str__(self) -> str:
         return "".join(reversed(self.segments())).removeprefix(".") or WHOLE
@@ -45,6 +45,12 @@ class FieldPath(msgspec.Struct, frozen=True, gc=False):
                 parts.append(here.segment)
             here = here.parent
         return parts
+
+
+def _one_line(name: str) -> str:
+    """A key as it can be shown: paths go to terminals and logs."""
+    name = name[:_LONGEST_SEGMENT]
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
 ROOT = FieldPath()

@@ -13,23 +13,24 @@ NOT_FOUND: Final = "FieldValueNotFound"
 
 _LONGEST_VALUE: Final = 60
 _LONGEST_KEY: Final = 120
+_LONGEST_MESSAGE: Final = 600
 
 
 def invalid(field: str, value: object, message: str) -> Violation:
     """The value breaks a rule; ``message`` says which, and what would be accepted."""
-    return Violation(field=field, type=INVALID, message=message, value=shown(value))
+    return Violation(field=field, type=INVALID, message=_sentence(message), value=shown(value))
 
 
 def required(field: str, message: str) -> Violation:
     """A value is missing; ``message`` says what is needed."""
-    return Violation(field=field, type=REQUIRED, message=message)
+    return Violation(field=field, type=REQUIRED, message=_sentence(message))
 
 
 def unsupported(field: str, value: object, accepted: Iterable[str], where: str = "") -> Violation:
     """The value is not one of those accepted (``where``: only there)."""
     names = ", ".join(accepted)
     message = f"not supported{where}; accepted: {names}" if names else f"not supported{where}"
-    return Violation(field=field, type=NOT_SUPPORTED, message=message, value=shown(value))
+    return Violation(field=field, type=NOT_SUPPORTED, message=_sentence(message), value=shown(value))
 
 
 def duplicate(field: str, value: object, first: str) -> Violation:
@@ -41,12 +42,12 @@ def duplicate(field: str, value: object, first: str) -> Violation:
 
 def not_found(field: str, value: object, message: str) -> Violation:
     """The value names something that does not exist."""
-    return Violation(field=field, type=NOT_FOUND, message=message, value=shown(value))
+    return Violation(field=field, type=NOT_FOUND, message=_sentence(message), value=shown(value))
 
 
 def forbidden(field: str, message: str) -> Violation:
     """The field must not be used here."""
-    return Violation(field=field, type=FORBIDDEN, message=message)
+    return Violation(field=field, type=FORBIDDEN, message=_sentence(message))
 
 
 def keyed(field: str, key: str) -> str:
@@ -61,6 +62,11 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return _one_line(str(value), _LONGEST_VALUE)
+
+
+def _sentence(message: str) -> str:
+    """A message may repeat what the user wrote: a name, another field's value."""
+    return _one_line(message, _LONGEST_MESSAGE)
 
 
 def _one_line(text: str, longest: int) -> str:

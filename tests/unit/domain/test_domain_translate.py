@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,6 +43,13 @@ def xpath(text: str, path: str) -> list[str]:
 
 def test_the_same_manifest_gives_the_same_bytes() -> None:
     assert translate(load_vmi(MANIFEST)) == translate(load_vmi(MANIFEST))
+
+
+def test_an_instance_without_a_name_gets_one_from_its_generate_name() -> None:
+    text = MANIFEST.replace("name: ", "generateName: ", 1)
+    name = etree.fromstring(translate(load_vmi(text))).findtext("name") or ""
+    assert name == etree.fromstring(translate(load_vmi(text))).findtext("name")
+    assert re.fullmatch(r"[a-z]+_[a-z]+[0-9a-f]{5}", name), name
 
 
 def test_without_a_cpuset_there_are_cpus_enough() -> None:
