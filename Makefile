@@ -30,6 +30,12 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 test: deps ## unit tests and tests on real nodes
 	$(BIN)/pytest
 
+bench: deps ## translations per second on one core, and what else costs time or memory
+	@$(BIN)/python tests/bench/bench.py
+
+fuzz: deps ## 100,000 broken manifests (COUNT=N, SEED=N): nothing but our errors, nothing that breaks out
+	@$(BIN)/python tests/unit/fuzz/fuzz_many.py --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED))
+
 demo: deps ## two nodes on this machine, a guest, a live migration (KEEP=1 leaves the nodes up)
 	@$(BIN)/launcherctl lab demo $(if $(filter-out 0,$(KEEP)),--keep)
 
