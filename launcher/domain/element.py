@@ -80,7 +80,7 @@ def E(tag: str, *children: Child, **attributes: Attribute) -> Element:  # noqa: 
             continue
         if type(child) is not Element:
             return _with_text(tag, head, children)
-        below = f"{below}\n{child.xml}"
+        below += "\n" + child.xml
     if not below:
         return Element(f"<{head}/>")
     below = below.replace("\n", "\n  ")

@@ -15,16 +15,14 @@ def vcpu(plan: VMPlan) -> Iterator[Element]:
     vcpus = plan.vcpus
     yield E("vcpu", vcpus.maximum, placement="static", cpuset=cpu_list(vcpus.cpuset) or None)
     if vcpus.hotplug:
-        yield E(
-            "vcpus",
-            *(
-                _slot(number, enabled=number < vcpus.current, hotpluggable=number >= vcpus.fixed)
-                for number in range(vcpus.maximum)
-            ),
-        )
+        yield _slots(vcpus.current, vcpus.fixed, vcpus.maximum)
 
 
-# There are hundreds in a large domain, and the same in all domains.
-@lru_cache(maxsize=4096)
-def _slot(number: int, *, enabled: bool, hotpluggable: bool) -> Element:
-    return E("vcpu", id=number, enabled=yes_no(enabled), hotpluggable=yes_no(hotpluggable))
+# Hundreds in a large domain, and the same in all domains of a size.
+@lru_cache(maxsize=64)
+def _slots(current: int, fixed: int, maximum: int) -> Element:
+    return E("vcpus", *(_slot(number, current, fixed) for number in range(maximum)))
+
+
+def _slot(number: int, current: int, fixed: int) -> Element:
+    return E("vcpu", id=number, enabled=yes_no(number < current), hotpluggable=yes_no(number >= fixed))

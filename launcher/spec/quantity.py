@@ -133,8 +133,8 @@ class Quantity:
         return self.value >= _value_of(other)
 
 
-def _value_of(other: Quantity | int | Fraction) -> Fraction:
-    return other.value if isinstance(other, Quantity) else Fraction(other)
+def _value_of(other: Quantity | int | Fraction) -> int | Fraction:
+    return other.value if isinstance(other, Quantity) else other
 
 
 # The same few amounts stand in most manifests.

@@ -40,12 +40,14 @@ _Target: TypeAlias = DiskTarget | CDRomTarget | LunTarget
 
 def targets(disk: Disk) -> tuple[tuple[str, _Target], ...]:
     """The kinds of device that are set: ``(("disk", DiskTarget(...)),)``; a valid disk has one."""
-    kinds: tuple[tuple[str, _Target | None], ...] = (
-        ("disk", disk.disk),
-        ("lun", disk.lun),
-        ("cdrom", disk.cdrom),
-    )
-    return tuple((name, target) for name, target in kinds if target is not None)
+    found: list[tuple[str, _Target]] = []
+    if disk.disk is not None:
+        found.append(("disk", disk.disk))
+    if disk.lun is not None:
+        found.append(("lun", disk.lun))
+    if disk.cdrom is not None:
+        found.append(("cdrom", disk.cdrom))
+    return tuple(found)
 
 
 def names(ctx: Context) -> Iterator[Violation]:
