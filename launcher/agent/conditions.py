@@ -28,6 +28,12 @@ from launcher.units import human_bytes
 _UNKNOWN = Condition(
     type="Ready", status="Unknown", reason="LibvirtUnavailable", message="libvirt was not asked yet"
 )
+_AWAITS_SESSION = Condition(
+    type="Ready",
+    status="False",
+    reason="SEVSessionRequired",
+    message="its owner has to hand over the session to start it in: launcherctl sev setup",
+)
 _PAUSES = {
     "user": ("PausedByUser", "the guest is paused by a user"),
     "ioerror": ("PausedIOError", "the guest is paused by an I/O error"),
@@ -113,6 +119,8 @@ def _ready(record: InstanceRecord, observed: DomainRecord | None) -> Condition:
         return Condition(type="Ready", status="False", reason="Terminating", message="being deleted")
     if lifecycle.alive(observed) and observed is not None and observed.state is not DomainState.PAUSED:
         return Condition(type="Ready", status="True")
+    if record.phase in {"Pending", "Scheduled"} and lifecycle.awaits_session(record):
+        return _AWAITS_SESSION
     return Condition(type="Ready", status="False", reason="GuestNotRunning", message="the guest does not run")
 
 

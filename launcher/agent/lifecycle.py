@@ -44,6 +44,14 @@ def grace_period_s(record: InstanceRecord) -> int:
     return DEFAULT_GRACE_S if asked is None else asked
 
 
+def awaits_session(record: InstanceRecord) -> bool:
+    """Whether the owner of a SEV guest, who wants to attest it, has yet to hand over a session for it."""
+    asked = record.defaulted.spec.domain.launch_security
+    if asked is None or asked.sev is None or asked.sev.attestation is None:
+        return False
+    return not (asked.sev.session and asked.sev.dh_cert)
+
+
 def has_acpi(record: InstanceRecord) -> bool:
     """Whether the guest can see a power button."""
     features = record.defaulted.spec.domain.features

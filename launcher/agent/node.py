@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from launcher import __version__
+from launcher.agent.attestation import Attestation
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Services
@@ -19,6 +20,8 @@ from launcher.agent.port import (
     ConsoleSession,
     MigrationView,
     NodeView,
+    SevMeasurementView,
+    SevPlatformView,
     WatchEvent,
 )
 from launcher.agent.resources import Resources
@@ -67,6 +70,7 @@ class NodeAgent:
         self._services = services
         self._instances = Instances(config, services, self._facts, self._supervisor)
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
+        self._attestation = Attestation(services, self._instances)
         self._consoles = Consoles()
         self._down_reason = "connecting"
 
@@ -151,6 +155,26 @@ class NodeAgent:
         return await asyncio.to_thread(
             read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES)
         )
+
+    # Attestation.
+
+    async def sev_platform(self) -> SevPlatformView:
+        """See ``AgentPort``."""
+        return await self._attestation.platform()
+
+    async def set_up_sev(
+        self, namespace: str, name: str, *, session: str, dh_cert: str
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._attestation.set_up(namespace, name, session=session, dh_cert=dh_cert)
+
+    async def sev_measurement(self, namespace: str, name: str) -> SevMeasurementView:
+        """See ``AgentPort``."""
+        return await self._attestation.measurement(namespace, name)
+
+    async def inject_sev_secret(self, namespace: str, name: str, *, header: str, secret: str) -> None:
+        """See ``AgentPort``."""
+        await self._attestation.inject(namespace, name, header=header, secret=secret)
 
     # Migrations.
 

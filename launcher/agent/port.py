@@ -78,6 +78,29 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[str, ...]
 
 
+class SevPlatformView(msgspec.Struct, frozen=True, kw_only=True):
+    """What identifies the SEV firmware of this host to the owner of a guest; keys are base64."""
+
+    pdh: str
+    cert_chain: str
+    cpu0_id: str = ""
+    cbitpos: int = 0
+    reduced_phys_bits: int = 0
+    max_guests: int = 0
+    max_es_guests: int = 0
+
+
+class SevMeasurementView(msgspec.Struct, frozen=True, kw_only=True):
+    """What SEV's firmware measured of a guest (base64), and the image that it started with (SHA-256)."""
+
+    measurement: str
+    api_major: int = 0
+    api_minor: int = 0
+    build_id: int = 0
+    policy: int = 0
+    loader_sha256: str = ""
+
+
 class ConsoleSession(Protocol):
     """An open serial console: bytes both ways. Closing twice is fine."""
 
@@ -138,6 +161,17 @@ class AgentPort(Protocol):
         """Forget a migration; one under way is cancelled first and forgotten when it ended."""
 
     async def node(self) -> NodeView: ...
+
+    # Attestation of SEV guests: HostUnsupported without SEV, WrongPhase when it is not the time for it.
+    async def sev_platform(self) -> SevPlatformView: ...
+    async def set_up_sev(
+        self, namespace: str, name: str, *, session: str, dh_cert: str
+    ) -> VirtualMachineInstance:
+        """Give a waiting instance the session to start in (both base64); the same twice is once."""
+
+    async def sev_measurement(self, namespace: str, name: str) -> SevMeasurementView: ...
+    async def inject_sev_secret(self, namespace: str, name: str, *, header: str, secret: str) -> None:
+        """Hand a secret (both base64) to a guest that waits, paused, for it. It is kept nowhere."""
 
     # What a peer's agent asks (served only to peers).
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply: ...

@@ -135,7 +135,7 @@ def reconcile(
     if record.phase == "Pending":
         return Decision((Enter("Scheduled"),))
     if observed is None:
-        return Decision((Define(),))
+        return Decision() if lifecycle.awaits_session(record) else Decision((Define(),))
     if not lifecycle.alive(observed):
         return Decision((Start(paused=record.user_paused),))
     decision = _settle_pause(record, observed, efforts)

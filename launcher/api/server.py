@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from launcher.agent.port import AgentPort
 from launcher.api.instances import Instances
 from launcher.api.interceptors import CallInterceptor
+from launcher.api.launch_security import LaunchSecurity
 from launcher.api.listener import open_socket, private_files, remove_stale_socket, server_credentials
 from launcher.api.migrations import Migrations
 from launcher.api.node import Node
@@ -21,8 +22,9 @@ from launcher.host.config import Listen, Tls
 from launcher.host.logging import get
 from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
 from launcher.units import KIB
-from launcher.v1 import instances_pb2, migrations_pb2, node_pb2, peer_pb2
+from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2
 from launcher.v1.instances_pb2_grpc import add_InstanceServiceServicer_to_server
+from launcher.v1.launch_security_pb2_grpc import add_LaunchSecurityServiceServicer_to_server
 from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_server
 from launcher.v1.node_pb2_grpc import add_NodeServiceServicer_to_server
 from launcher.v1.peer_pb2_grpc import add_PeerServiceServicer_to_server
@@ -31,7 +33,7 @@ log = get(__name__)
 
 SERVICES = tuple(
     service.full_name
-    for module in (instances_pb2, migrations_pb2, node_pb2, peer_pb2)
+    for module in (instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 )
 # The node can be asked how it is even when it can do nothing.
@@ -74,6 +76,7 @@ class ApiServer:
         secure = server_credentials(self._tls) if self._listen.tcp else None
         server = grpc.aio.server(interceptors=[self._calls], options=_OPTIONS)
         add_InstanceServiceServicer_to_server(Instances(self._agent), server)
+        add_LaunchSecurityServiceServicer_to_server(LaunchSecurity(self._agent), server)
         add_MigrationServiceServicer_to_server(Migrations(self._agent), server)
         add_NodeServiceServicer_to_server(Node(self._agent), server)
         add_PeerServiceServicer_to_server(Peer(self._agent), server)

@@ -21,8 +21,9 @@ import grpc
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, options
 from launcher.rpc.failure import error_of
 from launcher.rpc.struct import to_plain
-from launcher.v1 import instances_pb2, migrations_pb2, node_pb2, types_pb2
+from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, types_pb2
 from launcher.v1.instances_pb2_grpc import InstanceServiceStub
+from launcher.v1.launch_security_pb2_grpc import LaunchSecurityServiceStub
 from launcher.v1.migrations_pb2_grpc import MigrationServiceStub
 from launcher.v1.node_pb2_grpc import NodeServiceStub
 
@@ -243,6 +244,38 @@ class Migrations:
         return self._transport.call(self._stub.DeleteMigration, request).migration
 
 
+class LaunchSecurity:
+    """Calls of LaunchSecurityService. ``namespace`` empty: "default". All blobs are base64."""
+
+    def __init__(self, channel: grpc.Channel, transport: _Transport) -> None:
+        self._stub = LaunchSecurityServiceStub(channel)
+        self._transport = transport
+
+    def platform(self) -> launch_security_pb2.GetSevPlatformResponse:
+        """What identifies the SEV firmware of the node."""
+        request = launch_security_pb2.GetSevPlatformRequest()
+        return self._transport.call(self._stub.GetSevPlatform, request)
+
+    def set_up(self, name: str, *, session: str, dh_cert: str, namespace: str = "") -> Object:
+        """Let a waiting instance start in its owner's session."""
+        request = launch_security_pb2.SetUpSevSessionRequest(
+            namespace=namespace, name=name, session=session, dh_cert=dh_cert
+        )
+        return to_plain(self._transport.call(self._stub.SetUpSevSession, request).instance)
+
+    def measurement(self, name: str, *, namespace: str = "") -> launch_security_pb2.GetSevMeasurementResponse:
+        """What was measured of a guest that started."""
+        request = launch_security_pb2.GetSevMeasurementRequest(namespace=namespace, name=name)
+        return self._transport.call(self._stub.GetSevMeasurement, request)
+
+    def inject_secret(self, name: str, *, header: str, secret: str, namespace: str = "") -> None:
+        """Hand a secret to a guest that has not run yet."""
+        request = launch_security_pb2.InjectSevSecretRequest(
+            namespace=namespace, name=name, header=header, secret=secret
+        )
+        self._transport.call(self._stub.InjectSevSecret, request)
+
+
 class Client:
     """A connection to one agent. It connects when first used, and again after a loss."""
 
@@ -263,6 +296,7 @@ class Client:
         self._transport = _Transport(target, timeout_s)
         self.instances = Instances(self._channel, self._transport)
         self.migrations = Migrations(self._channel, self._transport)
+        self.launch_security = LaunchSecurity(self._channel, self._transport)
 
     def node(self) -> node_pb2.Node:
         """The node."""

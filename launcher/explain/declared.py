@@ -120,7 +120,11 @@ INSTANCE: tuple[Declaration, ...] = (
         "then what QEMU needs itself is not reserved",
     ),
     _not_yet("spec.domain.memory.reservedOverhead.memLock", "locking follows from the devices and realtime"),
-    _not_yet("spec.domain.launchSecurity.sev.attestation", "no measurement can be fetched yet"),
+    _enforced(
+        "spec.domain.launchSecurity.sev.attestation",
+        "launcher.agent.lifecycle",
+        "without session and dhCert the guest waits for launcherctl sev setup",
+    ),
     _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance"),
     _not_yet("spec.domain.firmware.kernelBoot.container.imagePullSecret", "images are pulled without login"),
     _not_yet(f"{_DEVICES}.autoattachInputDevice", "no input device is added yet: list one in inputs"),

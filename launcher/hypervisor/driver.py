@@ -9,15 +9,17 @@ from typing import Final
 from launcher.hypervisor.calls import Calls
 from launcher.hypervisor.domains import DomainCalls
 from launcher.hypervisor.hardware import HardwareCalls
+from launcher.hypervisor.launch import LaunchCalls
 from launcher.hypervisor.link import Link
 from launcher.hypervisor.migrate import JobCalls
 from launcher.hypervisor.port import Event
 from launcher.hypervisor.probe import HostCalls
+from launcher.hypervisor.usage import UsageCalls
 
 MIGRATION_THREADS: Final = 8
 
 
-class LibvirtHypervisor(DomainCalls, HardwareCalls, JobCalls, HostCalls):
+class LibvirtHypervisor(DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls):
     """The libvirtd at ``uri``, for use from one event loop.
 
     ``call_timeout_s`` is the deadline of a call that has none of its own (start, shutdown, destroy,

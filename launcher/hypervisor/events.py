@@ -24,6 +24,7 @@ from launcher.hypervisor.port import (
     LifecycleEvent,
     MemoryDeviceEvent,
     MigrationIterationEvent,
+    WatchdogEvent,
 )
 
 Emit = Callable[[Event], None]
@@ -107,6 +108,9 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
     def memory_device(_conn: Any, domain: Any, alias: str, size: int, _opaque: Any) -> None:
         emit(MemoryDeviceEvent(domain.UUIDString(), alias, size))
 
+    def watchdog(_conn: Any, domain: Any, action: int, _opaque: Any) -> None:
+        emit(WatchdogEvent(domain.UUIDString(), translate.named(translate.WATCHDOG_ACTIONS, action)))
+
     return (
         (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
         (libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, iteration),
@@ -114,6 +118,7 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
         (libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, agent),
         (libvirt.VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON, io_error),
         (libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, memory_device),
+        (libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, watchdog),
     )
 
 

@@ -133,6 +133,14 @@ class MemoryDeviceEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchdogEvent:
+    """The guest's watchdog was not fed. ``action`` is what it did: ``reset``, ``poweroff``, ``shutdown`` …"""
+
+    uuid: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionEvent:
     """The connection to libvirt came up (again) or went down. After ``up`` everything must be read anew."""
 
@@ -147,6 +155,7 @@ Event = (
     | AgentLifecycleEvent
     | IoErrorEvent
     | MemoryDeviceEvent
+    | WatchdogEvent
     | ConnectionEvent
 )
 
@@ -204,6 +213,45 @@ class HostTexts:
     """Domain capabilities XML by ``"ARCH/VIRTTYPE"``, e.g. ``x86_64/kvm`` and ``x86_64/qemu``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SevPlatform:
+    """What the owner of a SEV guest needs to know of its host (virNodeGetSEVInfo).
+
+    ``pdh`` is the platform's Diffie-Hellman key, ``cert_chain`` the certificates that vouch for it,
+    ``cpu0_id`` the id that its chip's own certificate is asked for by: base64 all three. Counts are 0 where
+    libvirt does not tell.
+    """
+
+    pdh: str
+    cert_chain: str
+    cpu0_id: str = ""
+    cbitpos: int = 0
+    reduced_phys_bits: int = 0
+    max_guests: int = 0
+    max_es_guests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SevMeasurement:
+    """What SEV's firmware measured of a guest (virDomainGetLaunchSecurityInfo); ``measurement`` is base64."""
+
+    measurement: str
+    api_major: int = 0
+    api_minor: int = 0
+    build_id: int = 0
+    policy: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainUsage:
+    """What a running domain has and used so far: ``cpu_time_s`` of its vCPUs together, ``memory`` in bytes
+    (as its balloon leaves it)."""
+
+    cpu_time_s: float
+    vcpus: int
+    memory: int
+
+
 class Hypervisor(Protocol):
     """A connection to one libvirtd. Every call has a deadline and raises only ``launcher.errors`` classes:
     NotFound, AlreadyExists, Conflict, WrongPhase, HostUnsupported, TimedOut, HypervisorUnavailable, Denied,
@@ -253,6 +301,12 @@ class Hypervisor(Protocol):
     async def attach_device(self, uuid: str, xml: str) -> None: ...
     async def update_device(self, uuid: str, xml: str) -> None: ...
     async def detach_device(self, uuid: str, xml: str) -> None: ...
+    async def sev_platform(self) -> SevPlatform: ...
+    async def sev_measurement(self, uuid: str) -> SevMeasurement: ...
+    async def inject_sev_secret(self, uuid: str, *, header: str, secret: str) -> None:
+        """Hand a secret (both base64) to a SEV guest that has not run yet."""
+
+    async def usage(self, uuid: str) -> DomainUsage: ...
     async def job_stats(self, uuid: str) -> JobStats: ...
     async def completed_job_stats(self, uuid: str) -> JobStats: ...
     async def migrate(self, uuid: str, params: MigrateParams) -> None:

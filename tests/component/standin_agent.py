@@ -15,11 +15,15 @@ from launcher.agent.port import (
     MigrationReport,
     MigrationView,
     NodeView,
+    SevMeasurementView,
+    SevPlatformView,
     WatchEvent,
 )
 from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
+    SEV,
+    LaunchSecurity,
     ObjectMeta,
     VirtualMachineInstance,
     VirtualMachineInstanceCondition,
@@ -74,6 +78,7 @@ class StandInAgent:
         self.prepared: list[PrepareRequest] = []
         self.consoles: list[EchoConsole] = []
         self.failure: Exception | None = None
+        self.secrets: dict[Key, tuple[str, str]] = {}
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
         self.lingers = False  # a guest that takes its time to shut down
         self._version = 0
@@ -220,6 +225,26 @@ class StandInAgent:
             migrations=len(self.migrations),
             peers=("there",),
         )
+
+    async def sev_platform(self) -> SevPlatformView:
+        self._fail()
+        return SevPlatformView(pdh="UERI", cert_chain="Y2VydHM=", cbitpos=51, reduced_phys_bits=1)
+
+    async def set_up_sev(self, namespace: str, name: str, *, session: str, dh_cert: str) -> VMI:
+        vmi = await self.get_instance(namespace, name)
+        sev = SEV(session=session, dh_cert=dh_cert)
+        domain = replace(vmi.spec.domain, launch_security=LaunchSecurity(sev=sev))
+        changed = replace(vmi, spec=replace(vmi.spec, domain=domain))
+        self.put(changed)
+        return changed
+
+    async def sev_measurement(self, namespace: str, name: str) -> SevMeasurementView:
+        await self.get_instance(namespace, name)
+        return SevMeasurementView(measurement="bWVhc3VyZWQ=", api_major=1, api_minor=51, policy=1)
+
+    async def inject_sev_secret(self, namespace: str, name: str, *, header: str, secret: str) -> None:
+        await self.get_instance(namespace, name)
+        self.secrets[namespace, name] = (header, secret)
 
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
         self._fail()

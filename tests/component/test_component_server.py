@@ -55,6 +55,7 @@ async def test_reflection_lists_and_describes_all_services(channel: grpc.aio.Cha
     names = {service.name for service in listed.list_services_response.service}
     assert names >= {
         "launcher.v1.InstanceService",
+        "launcher.v1.LaunchSecurityService",
         "launcher.v1.MigrationService",
         "launcher.v1.NodeService",
         "launcher.v1.PeerService",
@@ -81,7 +82,7 @@ async def test_health_per_service_and_not_serving_on_stop(
         answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
         return int(answer.status)
 
-    assert [await status(name) for name in ("", *SERVICES)] == [SERVING] * 5
+    assert [await status(name) for name in ("", *SERVICES)] == [SERVING] * (1 + len(SERVICES))
     await server.set_ready(ready=False)
     assert await status("launcher.v1.InstanceService") == NOT_SERVING
     assert [await status(name) for name in ("", "launcher.v1.NodeService")] == [SERVING, SERVING]
