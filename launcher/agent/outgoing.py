@@ -66,12 +66,13 @@ class OutgoingRuns:
         self._connected = asyncio.Event()
 
     async def load(self) -> None:
-        """Take up the entries of the store; those that have not ended go on."""
+        """Take up the entries of the store; those that have not ended, or not told their instance, go on."""
+        held = {record.outgoing for record in self._instances.records()}
         for text in (await self._services.store.documents(KIND)).values():
             entry = msgspec.json.decode(text, type=OutgoingEntry, dec_hook=dec_hook)
             self._entries[entry.key] = entry
             self._publish(entry)
-            if not _ended(entry.attempt):
+            if not _ended(entry.attempt) or entry.attempt.attempt in held:
                 self.run(entry)
 
     def resume(self) -> None:
@@ -156,6 +157,12 @@ class OutgoingRuns:
             log.warning("a migration without its instance is dropped", migration=key)
             await self.drop(entry)
             return
+        if not entry.attempt.phase.final and machine.record.outgoing != entry.attempt.attempt:
+            # The agent died between writing the migration down and tying the instance to it.
+            if machine.record.outgoing:
+                await self.drop(entry)
+                return
+            await machine.update(lambda r: msgspec.structs.replace(r, outgoing=entry.attempt.attempt))
         at_once = self._at_once[key] = asyncio.Event()
         if entry.attempt.cancel or entry.attempt.phase not in (Phase.PENDING, Phase.PREPARING_TARGET):
             at_once.set()  # A job that runs already is watched, whoever else waits.
