@@ -23,6 +23,7 @@ MODULES = (
     "virtio_net",
     "virtio_console",
     "virtio_balloon",
+    "virtio_mem",
     "virtio_rng",
     "virtio_scsi",
     "virtio_input",
