@@ -5,11 +5,13 @@ FROM debian:13-slim AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 python3-venv python3-dev gcc libc6-dev pkg-config libvirt-dev
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md LICENSE ./
-RUN python3 -m venv /opt/launcher
+# First what changes seldom: the agent's dependencies, pinned by version and hash.
+COPY requirements-agent.lock .
+RUN python3 -m venv /opt/launcher \
+ && /opt/launcher/bin/pip install --no-cache-dir --require-hashes -r requirements-agent.lock
+COPY pyproject.toml README.md LICENSE ./
 COPY launcher launcher
-# The lock pins every version and hash; the development tools in it are not installed into the image.
-RUN /opt/launcher/bin/pip install --no-cache-dir --constraint requirements.lock .
+RUN /opt/launcher/bin/pip install --no-cache-dir --no-deps .
 
 FROM debian:13-slim
 LABEL org.opencontainers.image.title="launcher" org.opencontainers.image.licenses="Apache-2.0"
