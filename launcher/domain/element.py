@@ -126,7 +126,10 @@ def _with_text(tag: str, head: str, children: tuple[Child, ...]) -> Element:
     given = [child for child in children if child is not None]
     if len(given) != 1 or isinstance(given[0], Element):
         raise Bug(f"<{tag}> cannot be built: it has a text and something beside it")
-    return Element(f"<{head}>{_escaped(_word(given[0]), tag, _IN_TEXT)}</{tag}>")
+    text = _word(given[0])
+    if _special(text) is not None:
+        text = _escaped(text, tag, _IN_TEXT)
+    return Element(f"<{head}>{text}</{tag}>")
 
 
 def _word(value: str | int) -> str:
