@@ -11,6 +11,7 @@ import msgspec
 
 from launcher import __version__
 from launcher.agent.attestation import Attestation
+from launcher.agent.downward import DownwardMetrics
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Services
@@ -71,6 +72,7 @@ class NodeAgent:
         self._instances = Instances(config, services, self._facts, self._supervisor)
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
         self._attestation = Attestation(services, self._instances)
+        self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
         self._consoles = Consoles()
         self._down_reason = "connecting"
 
@@ -83,6 +85,7 @@ class NodeAgent:
         await self._hypervisor.start()
         await self._instances.settle(timeout_s=SETTLE_S)
         self._supervisor.keep(self._read_all, name="periodic read")
+        self._supervisor.keep(self._downward.run, name="downward metrics")
 
     async def stop(self) -> None:
         """Stop all tasks. Guests, their files and running migrations go on without the agent."""

@@ -19,3 +19,8 @@ TLBFLUSH_CHILDREN = version(11, 0)
 ACPI_TABLES = version(11, 2)
 SEV_SNP = version(10, 5)
 TDX = version(11, 6)
+
+
+def release(number: int) -> str:
+    """A version of libvirt or QEMU for people: 7002000 is ``7.2.0``."""
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
