@@ -66,7 +66,10 @@ def _enforced(path: str, by: str, line: str) -> Declaration:
 
 
 _DEVICES = "spec.domain.devices"
-_CONTENT = "nothing makes the image or directory yet; an instance that uses it is refused"
+_CONTENT = "decides what is in the files of the volume"
+_MEDIA = "launcher.plan.media.volume"
+_DOWNWARD = "launcher.plan.media.downward"
+_CLOUD_INIT = "launcher.plan.media.cloud_init"
 _AGENT = "nothing uses the guest agent for it yet"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
@@ -102,11 +105,26 @@ INSTANCE: tuple[Declaration, ...] = (
         "launcher.agent.migratability",
         "a shared image is not copied by a migration",
     ),
-    _not_yet("spec.hostname", "told to the guest by neither DHCP nor cloud-init yet"),
+    _enforced("spec.hostname", "launcher.plan.media.cloud_init", "the name in cloud-init's metadata"),
     _not_yet("spec.subdomain", "told to the guest by neither DHCP nor cloud-init yet"),
     _not_yet("spec.livenessProbe", "nothing probes yet"),
     _not_yet("spec.readinessProbe", "nothing probes yet"),
     _not_yet("spec.accessCredentials", _AGENT),
+    _enforced(
+        "spec.accessCredentials[].sshPublicKey.source",
+        _CLOUD_INIT,
+        "the keys go into cloud-init's metadata",
+    ),
+    _enforced(
+        "spec.accessCredentials[].sshPublicKey.propagationMethod.configDrive",
+        _CLOUD_INIT,
+        "keys go into the metadata of the config drive",
+    ),
+    _enforced(
+        "spec.accessCredentials[].sshPublicKey.propagationMethod.noCloud",
+        _CLOUD_INIT,
+        "keys go into the metadata of the NoCloud drive",
+    ),
     _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
     _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
     _not_yet("spec.networks[].multus.networkName", "no network is looked up by its name yet"),
@@ -126,24 +144,25 @@ INSTANCE: tuple[Declaration, ...] = (
         "without session and dhCert the guest waits for launcherctl sev setup",
     ),
     _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance"),
-    _not_yet("spec.domain.firmware.kernelBoot.container.imagePullSecret", "images are pulled without login"),
     _not_yet(f"{_DEVICES}.autoattachInputDevice", "no input device is added yet: list one in inputs"),
     _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
     _not_yet(f"{_DEVICES}.disks[].tag", _TAG),
-    _not_yet(f"{_DEVICES}.gpus[].tag", _TAG),
-    _not_yet(f"{_DEVICES}.hostDevices[].tag", _TAG),
-    _not_yet(f"{_DEVICES}.interfaces[].tag", _TAG),
+    _enforced(f"{_DEVICES}.gpus[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
+    _enforced(f"{_DEVICES}.hostDevices[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
+    _enforced(f"{_DEVICES}.interfaces[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
     _not_yet(f"{_DEVICES}.interfaces[].binding", "no plugins here; an instance that uses one is refused"),
     _not_yet(f"{_DEVICES}.interfaces[].dhcpOptions", "nothing answers the guest's DHCP yet"),
     _not_yet(f"{_DEVICES}.interfaces[].portRanges", "nothing forwards ports behind masquerade yet"),
-    _not_yet("spec.volumes[].cloudInitConfigDrive", _CONTENT),
-    _not_yet("spec.volumes[].cloudInitNoCloud", _CONTENT),
-    _not_yet("spec.volumes[].configMap", _CONTENT),
-    _not_yet("spec.volumes[].downwardAPI", _CONTENT),
-    _not_yet("spec.volumes[].secret", _CONTENT),
-    _not_yet("spec.volumes[].serviceAccount", _CONTENT),
-    _not_yet("spec.volumes[].sysprep", _CONTENT),
-    _not_yet("spec.volumes[].containerDisk.imagePullSecret", "images are pulled without login"),
+    _enforced("spec.volumes[].cloudInitConfigDrive", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].cloudInitNoCloud", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].configMap.name", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].configMap.optional", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].downwardAPI.fields", _DOWNWARD, _CONTENT),
+    _enforced("spec.volumes[].secret.secretName", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].secret.optional", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].serviceAccount.serviceAccountName", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].sysprep.secret", _MEDIA, _CONTENT),
+    _enforced("spec.volumes[].sysprep.configMap", _MEDIA, _CONTENT),
     _not_yet("spec.volumes[].dataVolume.hotpluggable", _CLAIMS),
     _not_yet("spec.volumes[].persistentVolumeClaim.hotpluggable", _CLAIMS),
     _not_yet("spec.volumes[].persistentVolumeClaim.readOnly", "what the disk says decides"),

@@ -7,12 +7,16 @@ import msgspec
 
 
 class ClaimPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a claim (PersistentVolumeClaim or DataVolume of that name) lies on this node."""
+    """Where a claim (PersistentVolumeClaim or DataVolume of that name) lies on this node.
+
+    ``capacity`` in bytes, 0: not known. ``preallocated``: all its blocks are to be taken from the start.
+    """
 
     path: str
     block: bool = False
     capacity: int = 0
     shared: bool = False
+    preallocated: bool = False
 
 
 class Allocations(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +27,9 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     dedicated to this instance, ``claims`` the places of its claims. ``vsock_cid`` 0: none was allocated.
     ``devices`` are the host's devices by resource name (or ``CLAIM/REQUEST``): PCI addresses
     ``dddd:bb:ss.f``, UUIDs of mediated devices, or USB ``BUS:DEVICE``. ``virtual_functions`` maps the names
-    of SR-IOV interfaces to PCI addresses.
+    of SR-IOV interfaces to PCI addresses. ``digests`` maps references of container images to what they stood
+    for when the instance started, on whichever node that was. ``outer`` are the addresses of a masqueraded
+    interface on this node, at most one of each family.
     """
 
     uid: str
@@ -35,3 +41,5 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     vsock_cid: int = 0
     devices: dict[str, tuple[str, ...]] = {}
     virtual_functions: dict[str, str] = {}
+    outer: tuple[str, ...] = ()
+    digests: dict[str, str] = {}

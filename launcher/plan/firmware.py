@@ -6,7 +6,9 @@ Images come from the host's firmware descriptors; only when none are known, from
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from launcher.errors import HostUnsupported
 from launcher.plan import versions
@@ -14,7 +16,7 @@ from launcher.plan.context import PlanContext
 from launcher.plan.facts import Firmware
 from launcher.plan.launch_security import is_sev_es
 from launcher.plan.model import AcpiTable, BootPlan, Loader, Nvram
-from launcher.plan.steps import AnyStep, FetchKernel, MakeDirectory
+from launcher.plan.steps import AnyStep, FetchKernel, MakeDirectory, WriteAcpiTable
 from launcher.plan.volumes import default_pull_policy
 from launcher.spec.model import ACPI, EFI, KernelBootContainer
 
@@ -70,17 +72,19 @@ def machine_type(context: PlanContext) -> str:
 
 
 def boot_steps(context: PlanContext) -> tuple[AnyStep, ...]:
-    """What must be fetched before the guest can boot."""
+    """What must be fetched and written before the guest can boot."""
     firmware = context.domain.firmware
     container = (
         firmware.kernel_boot.container if firmware is not None and firmware.kernel_boot is not None else None
     )
+    tables = tuple(_table_steps(context, firmware.acpi if firmware is not None else None))
     if container is None:
-        return ()
+        return tables
     owner = context.allocations.uid
     return (
         MakeDirectory(owner=owner, path=context.paths.boot),
         _fetch(context, container, owner),
+        *tables,
     )
 
 
@@ -89,11 +93,34 @@ def _fetch(context: PlanContext, container: KernelBootContainer, owner: str) -> 
         owner=owner,
         image=container.image,
         pull_policy=container.image_pull_policy or default_pull_policy(container.image),
+        pull_secret=container.image_pull_secret or None,
+        digest=context.allocations.digests.get(container.image),
         kernel=container.kernel_path,
         kernel_path=context.paths.kernel if container.kernel_path else None,
         initrd=container.initrd_path,
         initrd_path=context.paths.initrd if container.initrd_path else None,
     )
+
+
+def _table_steps(context: PlanContext, asked: ACPI | None) -> Iterator[AnyStep]:
+    if asked is None:
+        return
+    owner, facts = context.allocations.uid, context.facts
+    yield MakeDirectory(owner=owner, path=context.paths.acpi)
+    names: tuple[tuple[Literal["slic", "msdm"], str | None], ...] = (
+        ("slic", asked.slic_name_ref),
+        ("msdm", asked.msdm_name_ref),
+    )
+    for table, volume in names:
+        if volume:
+            yield WriteAcpiTable(
+                owner=owner,
+                volume=volume,
+                table=table,
+                path=context.paths.acpi_table(table),
+                uid=facts.qemu_uid,
+                gid=facts.qemu_gid,
+            )
 
 
 def _uefi(context: PlanContext, efi: EFI, machine: str) -> tuple[Loader, Nvram | None]:

@@ -22,7 +22,7 @@ from launcher.plan.pinning import cputune
 from launcher.plan.refusals import Refusals
 from launcher.plan.settings import PlanSettings
 from launcher.plan.sysinfo import sysinfo
-from launcher.plan.volumes import plan_steps
+from launcher.plan.volume_steps import plan_steps
 from launcher.spec.model import VirtualMachineInstance
 
 _ON_REBOOT = {"Terminate": "destroy", "Reboot": "restart"}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the files of one instance lie. The only place that spells these paths; nothing is touched here.
 
-All that an instance owns is under two directories named by its uid: one that lasts (disks, NVRAM, logs) and
-one for sockets. Volume names are unique only within an instance, so they never stand alone.
+All that an instance owns is under directories named by its uid: one that lasts (disks, NVRAM, logs), one for
+sockets, one for its network. Volume names are unique only within an instance, so they never stand alone.
 A unix socket's path holds 107 bytes: ``run_dir`` must stay short.
 """
 
@@ -15,10 +15,16 @@ from launcher.plan.settings import PlanSettings
 
 @dataclass(frozen=True, slots=True)
 class InstancePaths:
-    """Paths of the instance ``uid`` under the two roots."""
+    """Paths of the instance ``uid`` under the two roots. ``network`` is the agent's alone: QEMU owns ``run``."""
 
     state: str
     run: str
+    network: str
+
+    @property
+    def network_namespace(self) -> str:
+        """Where the network namespace of a masqueraded interface is mounted."""
+        return f"{self.network}/ns"
 
     @property
     def serial_socket(self) -> str:
@@ -47,6 +53,14 @@ class InstancePaths:
     def virtiofs_socket(self, index: int) -> str:
         """virtiofsd of the filesystem number ``index``; names may be too long for a socket's path."""
         return f"{self.run}/virtiofs{index}.sock"
+
+    def virtiofsd_state(self, index: int) -> str:
+        """Where the virtiofsd of the filesystem number ``index`` is remembered; its log is beside it."""
+        return f"{self.state}/virtiofs{index}.json"
+
+    def share(self, volume: str) -> str:
+        """A directory with the files of a generated volume that is shared."""
+        return f"{self.state}/shares/{volume}"
 
     def passt_log(self, interface: str) -> str:
         """What passt says about the interface."""
@@ -89,11 +103,20 @@ class InstancePaths:
         """A generated image: cloud-init, configMap, secret, sysprep …"""
         return f"{self.disks}/{volume}.iso"
 
+    @property
+    def acpi(self) -> str:
+        """Directory of ACPI tables."""
+        return f"{self.state}/acpi"
+
     def acpi_table(self, kind: str) -> str:
         """A SLIC or MSDM table."""
-        return f"{self.state}/acpi/{kind}.bin"
+        return f"{self.acpi}/{kind}.bin"
 
 
 def instance_paths(settings: PlanSettings, uid: str) -> InstancePaths:
     """Paths of the instance ``uid``."""
-    return InstancePaths(state=f"{settings.state_dir}/instances/{uid}", run=f"{settings.run_dir}/i/{uid}")
+    return InstancePaths(
+        state=f"{settings.state_dir}/instances/{uid}",
+        run=f"{settings.run_dir}/i/{uid}",
+        network=f"{settings.run_dir}/n/{uid}",
+    )

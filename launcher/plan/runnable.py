@@ -12,23 +12,32 @@ _WHAT = {
     "device": "a device of the resource",
     "vf": "a virtual function for the interface",
     "binding": "the network binding",
+    "network": "a bridge for the network",
 }
+
+_HINTS = {"network": "name its bridge in the agent's configuration: networks, or network.bridge for the pod's"}
 
 
 def require_runnable(devices: DevicesPlan) -> None:
     """Refuse a plan with parts that nobody provides.
 
     Raises:
-        HostUnsupported: a claim, host device or binding has no place here, or a volume's content no maker.
+        HostUnsupported: a claim, host device or binding has no place here, a volume's content no maker, or a
+            share no directory.
     """
     for missing in devices.unbound:
         raise HostUnsupported(
             f"{_WHAT[missing.kind]} {missing.name!r}",
             f"{missing.field} needs it",
-            hint="hand in where it is when creating the instance",
+            hint=_HINTS.get(missing.kind, "hand in where it is when creating the instance"),
         )
     for disk in devices.disks:
         if disk.kind in NOT_YET_MADE:
             raise HostUnsupported(f"volumes of kind {disk.kind}", f"volume {disk.name!r} is one")
     for filesystem in devices.filesystems:
-        raise HostUnsupported("virtiofs", f"nothing here serves the filesystem {filesystem.name!r}")
+        if filesystem.directory is None:
+            raise HostUnsupported(
+                f"a directory for volumes of kind {filesystem.kind or 'none'}",
+                f"filesystem {filesystem.name!r} shares one",
+                hint="share a claim in filesystem mode, a configMap, secret, serviceAccount or downwardAPI",
+            )

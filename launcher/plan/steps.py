@@ -3,7 +3,8 @@
 
 The plan lists steps; the agent journals each one, hands it to its executor (``storage``, ``network``)
 and, in reverse order, releases it again. Every step can be made twice and released twice. A step is the
-whole truth for its release: an agent that restarted needs nothing else.
+whole truth for its release: an agent that restarted needs nothing else. It never holds the content of a
+Secret or of user data: what is made of those names its volume, and ``launcher.plan.media`` finds the content.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class CreateImage(Step, frozen=True, kw_only=True, tag="CreateImage"):
     """A disk image made by qemu-img, if it is not there yet.
 
     ``size`` in bytes may be absent only with a backing file. With ``keep`` the file belongs to the
-    user (a hostDisk): release never deletes it.
+    user (a hostDisk, a claim): release never deletes it. ``grow``: one that is there and smaller is made
+    larger. ``fit``: take what the file system has when that is a little less than ``size``.
+    ``preallocate``: its blocks are taken at once.
     """
 
     volume: str
@@ -45,14 +48,21 @@ class CreateImage(Step, frozen=True, kw_only=True, tag="CreateImage"):
     backing_path: str | None = None
     backing_format: Literal["raw", "qcow2"] | None = None
     keep: bool = False
+    grow: bool = False
+    fit: bool = False
+    preallocate: bool = False
 
 
 class RequireFile(Step, frozen=True, kw_only=True, tag="RequireFile"):
-    """A file or block device that the user says exists; making it only checks."""
+    """A file or block device that the user says exists; making it only checks.
+
+    It must hold ``min_size`` bytes, and at least one.
+    """
 
     volume: str
     path: str
     block: bool = False
+    min_size: int = 0
 
 
 class FetchContainerDisk(Step, frozen=True, kw_only=True, tag="FetchContainerDisk"):
@@ -60,6 +70,8 @@ class FetchContainerDisk(Step, frozen=True, kw_only=True, tag="FetchContainerDis
 
     ``image`` is a registry reference or, as skopeo spells local ones, ``oci:DIR[:TAG]`` or
     ``oci-archive:FILE[:TAG]``. ``disk`` is the path inside the image, by default the one file in ``/disk``.
+    ``digest`` is that of the image that must be taken, when a node resolved the reference already: an overlay
+    that moves to another node needs the same base there. ``pull_secret`` names the Secret for the registry.
     """
 
     volume: str
@@ -67,30 +79,206 @@ class FetchContainerDisk(Step, frozen=True, kw_only=True, tag="FetchContainerDis
     path: str
     disk: str | None = None
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    pull_secret: str | None = None
+    digest: str | None = None
 
 
 class FetchKernel(Step, frozen=True, kw_only=True, tag="FetchKernel"):
-    """Kernel and initrd out of an OCI image, for direct boot, exposed read-only at the given paths."""
+    """Kernel and initrd out of an OCI image, for direct boot, exposed read-only at the given paths.
+
+    The image is named as in ``FetchContainerDisk``.
+    """
 
     image: str
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    pull_secret: str | None = None
+    digest: str | None = None
     kernel: str | None = None
     kernel_path: str | None = None
     initrd: str | None = None
     initrd_path: str | None = None
 
 
+class MakeIso(Step, frozen=True, kw_only=True, tag="MakeIso"):
+    """An ISO 9660 image of the files that the volume ``volume`` consists of; ``uid`` and ``gid`` own it."""
+
+    volume: str
+    path: str
+    label: str
+    uid: int | None = None
+    gid: int | None = None
+
+
+class MakeFiles(Step, frozen=True, kw_only=True, tag="MakeFiles"):
+    """A directory with the files that the volume ``volume`` consists of, for sharing it."""
+
+    volume: str
+    path: str
+
+
+class WriteAcpiTable(Step, frozen=True, kw_only=True, tag="WriteAcpiTable"):
+    """An ACPI table out of the Secret behind ``volume``; ``uid`` and ``gid`` own the file."""
+
+    volume: str
+    table: Literal["slic", "msdm"]
+    path: str
+    uid: int | None = None
+    gid: int | None = None
+
+
+class StartVirtiofsd(Step, frozen=True, kw_only=True, tag="StartVirtiofsd"):
+    """A virtiofsd that serves ``directory`` on ``socket``; ``uid`` and ``gid`` may connect to it.
+
+    ``state`` is the file in which the process is remembered. Release ends it.
+    """
+
+    volume: str
+    program: str
+    directory: str
+    socket: str
+    state: str
+    readonly: bool = False
+    uid: int | None = None
+    gid: int | None = None
+
+
 class CreateTap(Step, frozen=True, kw_only=True, tag="CreateTap"):
-    """A persistent tap device in libvirt's network namespace, attached to ``bridge`` when one is given."""
+    """A persistent tap device in libvirt's network namespace, attached to ``bridge`` when one is given.
+
+    ``vlan`` is the VLAN that the bridge puts its untagged frames into. Without ``mtu`` it gets the bridge's.
+    """
 
     network: str
     name: str
     bridge: str | None = None
     mtu: int | None = None
     queues: int = 1
+    vlan: int | None = None
 
 
-AnyStep = MakeDirectory | CreateImage | RequireFile | FetchContainerDisk | FetchKernel | CreateTap
+class CreateNetworkNamespace(Step, frozen=True, kw_only=True, tag="CreateNetworkNamespace"):
+    """A network namespace of the instance's own that forwards packets, kept by a mount at ``path``."""
+
+    network: str
+    path: str
+
+
+class CreateVeth(Step, frozen=True, kw_only=True, tag="CreateVeth"):
+    """A pair of links: ``name`` in libvirt's network namespace, ``peer`` in ``namespace``.
+
+    Addresses are written ADDRESS/PREFIX. ``routes`` are what libvirt's side reaches through ``name``;
+    ``gateways`` are the namespace's default routes through ``peer``. A pair whose own end has no address is
+    a mere wire: nothing of libvirt's side may speak on it.
+    """
+
+    network: str
+    name: str
+    namespace: str
+    peer: str
+    peer_mac: str | None = None
+    mtu: int | None = None
+    addresses: tuple[str, ...] = ()
+    peer_addresses: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+
+
+class FilterTap(Step, frozen=True, kw_only=True, tag="FilterTap"):
+    """What may come out of a tap, and where it goes.
+
+    With ``guard`` only frames of ``mac`` pass and, when ``addresses`` are given, only theirs; nothing that a
+    router or a DHCP server would say. With ``wire`` all that passes goes out of that link, and all that comes
+    in there goes to the guest: no bridge is needed.
+    """
+
+    network: str
+    tap: str
+    mac: str | None = None
+    addresses: tuple[str, ...] = ()
+    guard: bool = True
+    wire: str | None = None
+
+
+class ForwardedPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """Ports from ``start`` to ``end``, both included, of ``protocol``."""
+
+    protocol: Literal["tcp", "udp"]
+    start: int
+    end: int
+
+
+class TranslateAddresses(Step, frozen=True, kw_only=True, tag="TranslateAddresses"):
+    """NAT in the instance's namespace between ``inside`` (the guest's link) and ``outside``.
+
+    ``guests`` and ``outer`` are addresses without a prefix, at most one of each family, each guest's with
+    the outer one of its family. ``ports`` reach the guest at the outer addresses; without any, everything.
+    """
+
+    network: str
+    namespace: str
+    inside: str
+    outside: str
+    guests: tuple[str, ...]
+    outer: tuple[str, ...]
+    ports: tuple[ForwardedPorts, ...] = ()
+
+
+class SharePool(Step, frozen=True, kw_only=True, tag="SharePool"):
+    """NAT of the node for the outer addresses of all its instances (``pools``, as ADDRESS/PREFIX).
+
+    It goes with the last instance that has one.
+    """
+
+    network: str
+    pools: tuple[str, ...]
+
+
+class ServeAddresses(Step, frozen=True, kw_only=True, tag="ServeAddresses"):
+    """DHCP, DHCPv6 and router advertisements for one guest, on ``interface`` of ``namespace``.
+
+    ``guests`` are its addresses as ADDRESS/PREFIX, ``gateways`` those of ``interface``. The server's files
+    lie in ``directory``. ``node_nameservers`` and ``node_search`` put before the others what the node uses
+    itself. ``private`` are options by number with their text.
+    """
+
+    network: str
+    namespace: str
+    interface: str
+    directory: str
+    mac: str
+    guests: tuple[str, ...]
+    gateways: tuple[str, ...]
+    hostname: str
+    subdomain: str | None = None
+    nameservers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    node_nameservers: bool = False
+    node_search: bool = False
+    mtu: int | None = None
+    ntp_servers: tuple[str, ...] = ()
+    tftp_server: str | None = None
+    boot_file: str | None = None
+    private: tuple[tuple[int, str], ...] = ()
+
+
+AnyStep = (
+    MakeDirectory
+    | CreateImage
+    | RequireFile
+    | FetchContainerDisk
+    | FetchKernel
+    | MakeIso
+    | MakeFiles
+    | WriteAcpiTable
+    | StartVirtiofsd
+    | CreateTap
+    | CreateNetworkNamespace
+    | CreateVeth
+    | FilterTap
+    | TranslateAddresses
+    | SharePool
+    | ServeAddresses
+)
 
 
 def encode(step: AnyStep) -> str:

@@ -143,7 +143,7 @@ def _discard(device: str, place: VolumePlace | None, status: VolumeStatus | None
     if place is None or place.kind == "downwardMetrics":
         return False
     claim = status.persistent_volume_claim_info if status is not None else None
-    if claim is not None and claim.preallocated:
+    if place.preallocated or (claim is not None and claim.preallocated):
         return False
     return device != "cdrom" or place.kind in _ALWAYS_DISCARD
 

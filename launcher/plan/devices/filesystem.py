@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import FilesystemPlan
+from launcher.plan.media.volume import GENERATED
 from launcher.plan.volumes import claim_name, volume_kind
 from launcher.spec.model import Volume
 
@@ -24,10 +25,12 @@ def plan_filesystems(context: PlanContext) -> tuple[FilesystemPlan, ...]:
 
 
 def _directory(context: PlanContext, volume: Volume | None) -> str | None:
-    """What is shared, where that is a directory of the node already."""
+    """What is shared; None: it is no directory of this node."""
     if volume is None:
         return None
     if volume.container_path is not None:
         return volume.container_path.path
+    if volume_kind(volume) in GENERATED:
+        return context.paths.share(volume.name)
     place = context.allocations.claims.get(claim_name(volume) or "")
     return place.path if place is not None and not place.block else None

@@ -257,8 +257,8 @@ volumes:
         FilesystemPlan(
             name="a", socket=f"{RUN}/virtiofs0.sock", kind="persistentVolumeClaim", directory="/claims/c1"
         ),
+        FilesystemPlan(name="b", socket=f"{RUN}/virtiofs1.sock", kind="containerPath", directory="/srv/data"),
         FilesystemPlan(
-            name="b", socket=f"{RUN}/virtiofs1.sock", kind="containerPath", directory="/srv/data"
+            name="c", socket=f"{RUN}/virtiofs2.sock", kind="configMap", directory=f"{STATE}/shares/c"
         ),
-        FilesystemPlan(name="c", socket=f"{RUN}/virtiofs2.sock", kind="configMap"),
     )

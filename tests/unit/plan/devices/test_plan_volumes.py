@@ -18,14 +18,17 @@ from launcher.plan.steps import (
     CreateTap,
     FetchContainerDisk,
     MakeDirectory,
+    MakeFiles,
+    MakeIso,
     RequireFile,
+    StartVirtiofsd,
 )
+from launcher.plan.volume_steps import plan_steps
 from launcher.plan.volumes import (
     NOT_YET_MADE,
     VolumePlace,
     block_claims,
     default_pull_policy,
-    plan_steps,
     volume_kind,
     volume_place,
 )
@@ -139,7 +142,14 @@ def test_a_host_disk_is_where_the_user_says() -> None:
             DIRECTORY,
             [
                 CreateImage(
-                    owner=UID, volume="v", path="/claims/c/disk.img", format="raw", size=10 * MIB, keep=True
+                    owner=UID,
+                    volume="v",
+                    path="/claims/c/disk.img",
+                    format="raw",
+                    size=10 * MIB,
+                    keep=True,
+                    grow=True,
+                    fit=True,
                 )
             ],
         ),
@@ -149,7 +159,11 @@ def test_a_host_disk_is_where_the_user_says() -> None:
             [RequireFile(owner=UID, volume="v", path="/claims/c/disk.img")],
         ),
         ("dataVolume: {name: c}", FILE, [RequireFile(owner=UID, volume="v", path="/claims/c.img")]),
-        ("dataVolume: {name: c}", BLOCK, [RequireFile(owner=UID, volume="v", path="/dev/vg/c", block=True)]),
+        (
+            "dataVolume: {name: c}",
+            {"c": {**BLOCK["c"], "capacity": MIB}},
+            [RequireFile(owner=UID, volume="v", path="/dev/vg/c", block=True, min_size=MIB)],
+        ),
         ("dataVolume: {name: c}", {}, []),
         (
             "ephemeral: {persistentVolumeClaim: {claimName: c}}",
@@ -166,7 +180,27 @@ def test_a_host_disk_is_where_the_user_says() -> None:
                 ),
             ],
         ),
-        ("configMap: {name: x}", {}, []),
+        *(
+            (
+                f"{kind}: {SOURCES[kind]}",
+                {},
+                [MakeIso(owner=UID, volume="v", path=f"{STATE}/disks/v.iso", label=label)],
+            )
+            for kind, label in {
+                "cloudInitNoCloud": "cidata",
+                "cloudInitConfigDrive": "config-2",
+                "configMap": "cfgdata",
+                "secret": "cfgdata",
+                "serviceAccount": "cfgdata",
+                "downwardAPI": "cfgdata",
+                "sysprep": "unattendCD",
+            }.items()
+        ),
+        (
+            "configMap: {name: x, volumeLabel: mine}",
+            {},
+            [MakeIso(owner=UID, volume="v", path=f"{STATE}/disks/v.iso", label="mine")],
+        ),
     ],
 )
 def test_steps_of_volumes(source: str, claims: dict[str, object], steps: list[AnyStep]) -> None:
@@ -255,10 +289,63 @@ def test_what_is_made_is_run() -> None:
     require_runnable(plan_devices(context(volume_spec("emptyDisk: {capacity: 1Gi}"))))
 
 
-def test_a_filesystem_that_nobody_serves_is_not_run() -> None:
-    spec = """
-domain: {devices: {filesystems: [{name: v, virtiofs: {}}]}}
-volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]
+def shares(source: str, **allocations: object) -> tuple[AnyStep, ...]:
+    spec = f"""
+domain: {{devices: {{filesystems: [{{name: v, virtiofs: {{}}}}]}}}}
+volumes: [{{name: v, {source}}}]
 """
-    with pytest.raises(HostUnsupported, match="virtiofs"):
-        require_runnable(plan_devices(context(spec, claims=DIRECTORY)))
+    planning = context(spec, **allocations)  # type: ignore[arg-type]
+    devices = plan_devices(planning)
+    require_runnable(devices)
+    return tuple(step for step in plan_steps(planning, devices) if not isinstance(step, MakeDirectory))
+
+
+def virtiofsd(directory: str, *, readonly: bool = False) -> StartVirtiofsd:
+    return StartVirtiofsd(
+        owner=UID,
+        volume="v",
+        program="virtiofsd",
+        directory=directory,
+        socket=f"{RUN}/virtiofs0.sock",
+        state=f"{STATE}/virtiofs0.json",
+        readonly=readonly,
+    )
+
+
+def test_a_claim_that_is_shared_becomes_no_disk() -> None:
+    assert shares("persistentVolumeClaim: {claimName: c}", claims=DIRECTORY) == (virtiofsd("/claims/c"),)
+
+
+def test_a_read_only_claim_is_shared_read_only() -> None:
+    source = "persistentVolumeClaim: {claimName: c, readOnly: true}"
+    assert shares(source, claims=DIRECTORY) == (virtiofsd("/claims/c", readonly=True),)
+
+
+@pytest.mark.parametrize("kind", ["configMap", "secret", "serviceAccount", "downwardAPI"])
+def test_generated_files_are_shared_from_a_directory(kind: str) -> None:
+    directory = f"{STATE}/shares/v"
+    files = MakeFiles(owner=UID, volume="v", path=directory)
+    assert shares(f"{kind}: {SOURCES[kind]}") == (files, virtiofsd(directory))
+
+
+@pytest.mark.parametrize("source", ["emptyDisk: {capacity: 1Gi}", "dataVolume: {name: c}"])
+def test_a_filesystem_without_a_directory_is_not_run(source: str) -> None:
+    with pytest.raises(HostUnsupported, match="a directory for volumes"):
+        shares(source, claims=BLOCK)
+
+
+def test_a_digest_that_was_found_is_kept() -> None:
+    (fetch, _) = images(
+        "containerDisk: {image: 'lab/i', imagePullSecret: login}", digests={"lab/i": "sha256:0"}
+    )
+    assert isinstance(fetch, FetchContainerDisk)
+    assert (fetch.digest, fetch.pull_secret) == ("sha256:0", "login")
+
+
+def test_a_preallocated_claim_is_filled_and_not_trimmed() -> None:
+    claims = {"c": {"path": "/claims/c", "capacity": 10 * MIB, "preallocated": True}}
+    (create,) = images("dataVolume: {name: c}", claims=claims)
+    assert isinstance(create, CreateImage)
+    assert create.preallocate
+    (disk,) = plan_devices(context(volume_spec("dataVolume: {name: c}"), claims=claims)).disks
+    assert not disk.discard
