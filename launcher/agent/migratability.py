@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from launcher.agent.records import InstanceRecord
 from launcher.plan.devices.model import DiskPlan
-from launcher.plan.steps import CreateImage, FetchContainerDisk
+from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeMetricsDisk
 
 Finding = tuple[str, str]
+
+_MAKERS = (CreateImage, FetchContainerDisk, MakeMetricsDisk)
 
 
 def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
@@ -51,9 +53,7 @@ def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
     """A user's file or device (hostDisk, claim) that was not said to be shared."""
     if disk.source is None:
         return False
-    made = (
-        s.path for s in record.plan.steps if isinstance(s, CreateImage | FetchContainerDisk) and not _kept(s)
-    )
+    made = (s.path for s in record.plan.steps if isinstance(s, _MAKERS) and not _kept(s))
     if disk.source.path in made:
         return False
     volume = next((v for v in record.defaulted.spec.volumes if v.name == disk.name), None)
@@ -70,5 +70,5 @@ def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
     return place is None or not place.shared
 
 
-def _kept(step: CreateImage | FetchContainerDisk) -> bool:
+def _kept(step: CreateImage | FetchContainerDisk | MakeMetricsDisk) -> bool:
     return isinstance(step, CreateImage) and step.keep

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from launcher.errors import HostUnsupported
 from launcher.plan.devices.model import DevicesPlan
-from launcher.plan.volumes import NOT_YET_MADE
 
 _WHAT = {
     "claim": "a place of the claim",
@@ -15,15 +14,14 @@ _WHAT = {
     "network": "a bridge for the network",
 }
 
-_HINTS = {"network": "name its bridge in the agent's configuration: networks, or network.bridge for the pod's"}
+_HINTS = {"network": "name its bridge in the agent's configuration (networks, or network.bridge)"}
 
 
 def require_runnable(devices: DevicesPlan) -> None:
     """Refuse a plan with parts that nobody provides.
 
     Raises:
-        HostUnsupported: a claim, host device or binding has no place here, a volume's content no maker, or a
-            share no directory.
+        HostUnsupported: a claim, host device or binding has no place here, or a share no directory.
     """
     for missing in devices.unbound:
         raise HostUnsupported(
@@ -31,9 +29,6 @@ def require_runnable(devices: DevicesPlan) -> None:
             f"{missing.field} needs it",
             hint=_HINTS.get(missing.kind, "hand in where it is when creating the instance"),
         )
-    for disk in devices.disks:
-        if disk.kind in NOT_YET_MADE:
-            raise HostUnsupported(f"volumes of kind {disk.kind}", f"volume {disk.name!r} is one")
     for filesystem in devices.filesystems:
         if filesystem.directory is None:
             raise HostUnsupported(

@@ -116,6 +116,13 @@ class MakeFiles(Step, frozen=True, kw_only=True, tag="MakeFiles"):
     path: str
 
 
+class MakeMetricsDisk(Step, frozen=True, kw_only=True, tag="MakeMetricsDisk"):
+    """A disk in vhostmd's format, with nothing in it yet: the agent fills it again and again."""
+
+    volume: str
+    path: str
+
+
 class WriteAcpiTable(Step, frozen=True, kw_only=True, tag="WriteAcpiTable"):
     """An ACPI table out of the Secret behind ``volume``; ``uid`` and ``gid`` own the file."""
 
@@ -269,6 +276,7 @@ AnyStep = (
     | FetchKernel
     | MakeIso
     | MakeFiles
+    | MakeMetricsDisk
     | WriteAcpiTable
     | StartVirtiofsd
     | CreateTap

@@ -17,6 +17,7 @@ from launcher.plan.steps import (
     MakeDirectory,
     MakeFiles,
     MakeIso,
+    MakeMetricsDisk,
     RequireFile,
     StartVirtiofsd,
 )
@@ -69,6 +70,10 @@ def _volume_steps(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
             label=volume_label(volume),
             uid=context.facts.qemu_uid,
             gid=context.facts.qemu_gid,
+        )
+    elif volume.downward_metrics is not None:
+        yield MakeMetricsDisk(
+            owner=context.allocations.uid, volume=volume.name, path=context.paths.iso(volume.name)
         )
 
 

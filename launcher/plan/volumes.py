@@ -16,9 +16,6 @@ from launcher.spec.model import VirtualMachineInstance, Volume
 # A claim whose path ends so is an image file; any other path is a directory that holds ``disk.img``.
 IMAGE_SUFFIXES = (".img", ".raw", ".iso")
 
-# Kinds of volumes that get their place here and whose content no step makes yet: to be refused at run time.
-NOT_YET_MADE = frozenset({"downwardMetrics"})
-
 # Attribute of Volume -> the JSON name of that source.
 _KINDS = {
     "cloud_init_config_drive": "cloudInitConfigDrive",

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from launcher.errors import Bug, StorageError
+from launcher.host import vhostmd
 from launcher.host.files import make_directory, remove_tree
 from launcher.plan.steps import (
     AnyStep,
@@ -16,12 +17,21 @@ from launcher.plan.steps import (
     FetchContainerDisk,
     FetchKernel,
     MakeDirectory,
+    MakeMetricsDisk,
     RequireFile,
 )
 from launcher.storage.container_image import ContainerImages
 from launcher.storage.images import create_image
 
-STORAGE_STEPS = (MakeDirectory, CreateImage, RequireFile, FetchContainerDisk, FetchKernel)
+STORAGE_STEPS = (
+    MakeDirectory,
+    CreateImage,
+    RequireFile,
+    FetchContainerDisk,
+    FetchKernel,
+    MakeMetricsDisk,
+)
+NO_METRICS = b"<metrics>\n</metrics>\n"
 
 
 class StorageExecutor:
@@ -47,6 +57,8 @@ class StorageExecutor:
                 await self._images.fetch_disk(step)
             case FetchKernel():
                 await self._images.fetch_kernel(step)
+            case MakeMetricsDisk():
+                await asyncio.to_thread(vhostmd.create, step.volume, Path(step.path), NO_METRICS)
             case _:
                 raise Bug(f"{type(step).__name__} is not a storage step")
 
@@ -57,7 +69,7 @@ class StorageExecutor:
                 await asyncio.to_thread(remove_tree, Path(step.path))
             case CreateImage(keep=False):
                 await asyncio.to_thread(Path(step.path).unlink, missing_ok=True)
-            case FetchContainerDisk():
+            case FetchContainerDisk() | MakeMetricsDisk():
                 await asyncio.to_thread(Path(step.path).unlink, missing_ok=True)
             case FetchKernel():
                 for path in (step.kernel_path, step.initrd_path):

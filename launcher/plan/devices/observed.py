@@ -35,8 +35,8 @@ def with_observations(devices: DevicesPlan, observed: Mapping[str, Observed]) ->
 
 
 def _complete(disk: DiskPlan, seen: Observed | None) -> DiskPlan:
-    if seen is None or disk.source is None:
-        return disk
+    if seen is None or disk.source is None or disk.kind == "downwardMetrics":
+        return disk  # the agent writes a metrics disk through the host's cache, so that is read, too
     cache = disk.cache or ("none" if seen.direct else "writethrough")
     if not seen.direct and "none" in (cache, "none" if disk.io == "native" else None):
         raise HostUnsupported(

@@ -10,6 +10,7 @@ from launcher.errors import HostUnsupported
 from launcher.plan.allocations import ClaimPlace
 from launcher.plan.devices import plan_devices
 from launcher.plan.devices.model import Backing, DiskSource
+from launcher.plan.devices.observed import Observed, with_observations
 from launcher.plan.runnable import require_runnable
 from launcher.plan.settings import PlanSettings
 from launcher.plan.steps import (
@@ -20,12 +21,12 @@ from launcher.plan.steps import (
     MakeDirectory,
     MakeFiles,
     MakeIso,
+    MakeMetricsDisk,
     RequireFile,
     StartVirtiofsd,
 )
 from launcher.plan.volume_steps import plan_steps
 from launcher.plan.volumes import (
-    NOT_YET_MADE,
     VolumePlace,
     block_claims,
     default_pull_policy,
@@ -273,10 +274,17 @@ volumes:
     assert block_claims(vmi, []) == {}
 
 
-@pytest.mark.parametrize("kind", sorted(NOT_YET_MADE))
-def test_a_volume_that_nobody_makes_is_not_run(kind: str) -> None:
-    with pytest.raises(HostUnsupported, match=kind):
-        require_runnable(plan_devices(context(volume_spec(f"{kind}: {SOURCES[kind]}"))))
+def test_a_metrics_disk_is_made_and_left_to_the_hosts_cache() -> None:
+    planning = context(volume_spec("downwardMetrics: {}"))
+    devices = plan_devices(planning)
+    require_runnable(devices)
+    (disk,) = devices.disks
+    assert (disk.readonly, disk.format) == (True, "raw")
+    assert MakeMetricsDisk(owner=UID, volume="v", path=f"{STATE}/disks/v.iso") in plan_steps(
+        planning, devices
+    )
+    (complete,) = with_observations(devices, {"v": Observed(direct=True, preallocated=True)}).disks
+    assert (complete.cache, complete.io) == (None, None)
 
 
 def test_a_claim_without_a_place_is_not_run() -> None:
