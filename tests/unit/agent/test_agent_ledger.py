@@ -86,7 +86,8 @@ def test_guests_without_dedicated_cpus_are_kept_off_those_for_others() -> None:
     )
 )
 def test_no_two_guests_ever_share(asked: list[tuple[int, int, bool, int]]) -> None:
-    facts, records = node(), []
+    facts = node()
+    records: list[InstanceRecord] = []
     for number, (cores, threads, isolated, pool) in enumerate(asked):
         more = "isolateEmulatorThread: true" if isolated else ""
         io = f"ioThreadsPolicy: supplementalPool\n    ioThreads: {{supplementalPoolThreadCount: {pool}}}"
@@ -94,7 +95,7 @@ def test_no_two_guests_ever_share(asked: list[tuple[int, int, bool, int]]) -> No
         try:
             record = accepted(text, site(facts, map(holding, records)))
         except Exhausted:
-            free = 16 - sum(len(holding(other).cpus) for other in records)
+            free = 16 - len({cpu for other in records for cpu in holding(other).cpus})
             assert cores * threads + isolated + pool > free, "it is refused only for want of CPUs"
             continue
         assert len(holding(record).cpus) == cores * threads + isolated + pool
