@@ -142,7 +142,7 @@ def test_a_field_that_is_neither_measured_nor_declared_is_found() -> None:
 
 
 def test_a_declaration_of_something_that_shows_is_found() -> None:
-    field = find(spec_of(), "spec.utilityVolumes")
+    field = find(spec_of(), "spec.domain.memory.reservedOverhead.memLock")
     assert field is not None
     fate = Fate(field=field, disposition=Disposition.TRANSLATED, xml=("metadata",))
     assert "not acted on yet" in contradiction(fate)

@@ -29,6 +29,8 @@ spec:
   hostname: web
   nodeSelector: {zone: a}
   terminationGracePeriodSeconds: 5
+  accessCredentials:
+  - userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}
   domain:
     cpu: {cores: 2}
     memory: {guest: 1Gi}
@@ -101,7 +103,9 @@ def test_elements_that_a_field_keeps_away_are_named() -> None:
 def test_fields_without_effect_are_listed_with_what_becomes_of_them() -> None:
     silent = {item.path: item for item in typical().silent}
     assert silent["spec.nodeSelector.zone"].disposition is Disposition.PASSED_ON
-    assert silent["spec.hostname"].disposition is Disposition.NOT_YET
+    assert silent["spec.hostname"].acts
+    password = "spec.accessCredentials[0].userPassword.source.secret.secretName"
+    assert silent[password].disposition is Disposition.NOT_YET
     assert silent["spec.terminationGracePeriodSeconds"].acts
     image = silent["spec.volumes[0].containerDisk.image"]
     assert image.acts
@@ -147,7 +151,7 @@ def test_the_data_tells_the_same_as_the_text() -> None:
     assert {"element": "devices/graphics", "by": "spec.domain.devices.autoattachGraphicsDevice"} in data[
         "leftOut"
     ]
-    assert "spec.hostname" in {item["field"] for item in data["withoutEffect"]}
+    assert "spec.nodeSelector.zone" in {item["field"] for item in data["withoutEffect"]}
     assert "defaults" not in as_data(typical(), defaults=False)
 
 
