@@ -112,6 +112,11 @@ class JobCalls:
         """Abort the job in progress. WrongPhase without one."""
         await self._control(uuid, lambda domain: domain.abortJob(), "abort job")
 
+    async def pause_post_copy(self, uuid: str) -> None:
+        """Interrupt a migration in post-copy: both halves of the guest wait. WrongPhase in pre-copy."""
+        flag = libvirt.VIR_DOMAIN_ABORT_JOB_POSTCOPY
+        await self._control(uuid, lambda domain: domain.abortJobFlags(flag), "interrupt post-copy")
+
     async def _control(self, uuid: str, call: Callable[[libvirt.virDomain], object], what: str) -> None:
         await self._calls.on_domain(uuid, call, what=what, lane=LaneName.CONTROL)
 

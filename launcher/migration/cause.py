@@ -21,6 +21,8 @@ class Cause(StrEnum):
     PROGRESS_TIMEOUT = "progress-timeout"
     COMPLETION_TIMEOUT = "completion-timeout"
     STALLED = "stalled"
+    LINK = "link"
+    """Nothing came over the network any more."""
     HYPERVISOR = "hypervisor"
     """libvirt or QEMU gave up; its words are in the sentence."""
     INTERRUPTED = "interrupted"

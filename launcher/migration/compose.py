@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies that can be chosen, by name, each put together from its rules. Pure.
 
-``standard`` runs: ramp and timeouts. ``fixed`` allows maxDowntimeMs from the start instead of a ramp.
-``classic-legacy`` and ``classic-stall`` repeat KubeVirt's two modes with their faults, to compare with.
+``standard`` runs: ramp and stall detector. ``ramp`` and ``detector`` have one of the two, ``fixed`` neither;
+without a ramp maxDowntimeMs is allowed from the start. ``classic-legacy`` and ``classic-stall`` repeat
+KubeVirt's two modes with their faults, to compare with.
 """
 
 from __future__ import annotations
@@ -15,57 +16,12 @@ import msgspec
 from launcher.errors import Bug
 from launcher.migration.classic_timeouts import ClassicTimeouts, ClassicTimeoutState
 from launcher.migration.options import Options, RampOptions, Workload
+from launcher.migration.plateau import Plateau
 from launcher.migration.policy import Action, Decision, Outcome, Policy
 from launcher.migration.ramp import ClassicRamp, Ramp, RampState
 from launcher.migration.sample import Sample
 from launcher.migration.stall import StallDetector
-from launcher.migration.timeouts import Timeouts, TimeoutState
-
-
-class StandardState(msgspec.Struct, frozen=True, kw_only=True):
-    """The states of both rules."""
-
-    ramp: RampState = RampState()
-    timeouts: TimeoutState = TimeoutState()
-
-
-class Standard:
-    """Ramp and timeouts together; the ramp rests once the migration is being ended one way or another."""
-
-    def __init__(self, name: str, ramp: Ramp, timeouts: Timeouts) -> None:
-        self.name = name
-        self._ramp = ramp
-        self._timeouts = timeouts
-
-    def initial(self) -> StandardState:
-        """See ``Policy``."""
-        return StandardState()
-
-    def step(self, state: StandardState, sample: Sample) -> Decision[StandardState]:
-        """See ``Policy``."""
-        timeouts, verdict = self._timeouts.step(state.timeouts, sample)
-        actions: list[Action] = [] if verdict is None else [verdict]
-        ramp = state.ramp
-        if not actions and not sample.post_copy and not timeouts.aborting and not timeouts.assisted:
-            ramp, bump = self._ramp.step(ramp, sample)
-            if bump is not None:
-                actions.append(bump)
-        return Decision(state=StandardState(ramp=ramp, timeouts=timeouts), actions=tuple(actions))
-
-    def settle(self, state: StandardState, outcome: Outcome) -> StandardState:
-        """See ``Policy``."""
-        return StandardState(
-            ramp=self._ramp.settle(state.ramp, outcome),
-            timeouts=self._timeouts.settle(state.timeouts, outcome),
-        )
-
-    def encode(self, state: StandardState) -> str:
-        """See ``Policy``."""
-        return msgspec.json.encode(state).decode()
-
-    def decode(self, text: str) -> StandardState:
-        """See ``Policy``."""
-        return msgspec.json.decode(text, type=StandardState)
+from launcher.migration.standard import Standard, may_post_copy
 
 
 class ClassicState(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,13 +69,19 @@ class ClassicLegacy:
         return msgspec.json.decode(text, type=ClassicState)
 
 
-def _standard(options: Options, workload: Workload) -> Policy[Any]:
-    return Standard("standard", Ramp(options.ramp, options.max_downtime_ms), Timeouts(options, workload))
+def _composed(name: str, *, ramp: bool, detector: bool) -> Callable[[Options, Workload], Policy[Any]]:
+    def make(options: Options, workload: Workload) -> Policy[Any]:
+        ceiling = options.max_downtime_ms
+        plateau = Plateau(options, post_copy=may_post_copy(options, workload)) if detector else None
+        return Standard(
+            name,
+            options,
+            workload,
+            ramp=Ramp(options.ramp if ramp else RampOptions(initial_ms=ceiling), ceiling),
+            detector=plateau,
+        )
 
-
-def _fixed(options: Options, workload: Workload) -> Policy[Any]:
-    at_once = RampOptions(initial_ms=options.max_downtime_ms)
-    return Standard("fixed", Ramp(at_once, options.max_downtime_ms), Timeouts(options, workload))
+    return make
 
 
 def _classic_legacy(options: Options, workload: Workload) -> Policy[Any]:
@@ -143,8 +105,10 @@ def classic_acceptable_s(options: Options, workload: Workload) -> int:
 
 
 POLICIES: dict[str, Callable[[Options, Workload], Policy[Any]]] = {
-    "standard": _standard,
-    "fixed": _fixed,
+    "standard": _composed("standard", ramp=True, detector=True),
+    "ramp": _composed("ramp", ramp=True, detector=False),
+    "detector": _composed("detector", ramp=False, detector=True),
+    "fixed": _composed("fixed", ramp=False, detector=False),
     "classic-legacy": _classic_legacy,
     "classic-stall": _classic_stall,
 }

@@ -34,6 +34,7 @@ from launcher.migration.ledger import Ledger
 from launcher.migration.policy import (
     Abort,
     Action,
+    BreakPostCopy,
     Outcome,
     PauseGuest,
     Policy,
@@ -94,7 +95,7 @@ class Monitor:
         self._publish = publish
         self._uuid = ledger.record.outgoing.uuid
         state = ledger.record.policy_state
-        self._state: Any = policy.decode(state) if state else policy.initial()
+        self._state: Any = _restored(policy, state)
         self.series = Series()
         self._wake = asyncio.Event()
         self._boundary = False
@@ -265,6 +266,8 @@ class Monitor:
                 # Written first: an agent that dies in between must know who stopped the guest.
                 await self._ledger.change(suspended=True)
                 await self._hypervisor.suspend(self._uuid)
+            case BreakPostCopy():
+                await self._hypervisor.pause_post_copy(self._uuid)
             case Abort():
                 await self._ledger.change(abort_cause=action.cause, abort_reason=action.reason)
                 await self._hypervisor.abort_job(self._uuid)
@@ -290,6 +293,14 @@ class Monitor:
     async def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
         await self._ledger.change(policy_state=self._policy.encode(self._state))
+
+
+def _restored(policy: Policy[Any], text: str) -> Any:
+    """The policy's state as it was written down; from the beginning when a newer agent cannot read it."""
+    try:
+        return policy.decode(text) if text else policy.initial()
+    except msgspec.DecodeError:
+        return policy.initial()
 
 
 def _error_of(call: asyncio.Task[None]) -> LauncherError | None:
@@ -319,6 +330,8 @@ def _name(action: Action) -> str:
             return "start post-copy"
         case PauseGuest():
             return "pause guest"
+        case BreakPostCopy():
+            return "interrupt post-copy"
         case Abort():
             return "abort"
 

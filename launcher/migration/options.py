@@ -59,7 +59,9 @@ class StallOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that shapes a migration, complete. Times in seconds unless the name says otherwise.
 
-    ``bandwidth_bps`` 0: no limit. ``completion_timeout_per_gib_s`` and ``progress_timeout_s`` 0: never.
+    ``bandwidth_bps`` 0: no limit. ``switchover_bps`` is what the link carries without that limit, which QEMU
+    lifts for the last part; 0: not known. ``completion_timeout_per_gib_s`` and ``progress_timeout_s`` 0:
+    never.
     ``ramp_asked`` and ``stall_asked`` tell whether the manifest named the section (the classic
     compositions run the ramp only then).
     """
@@ -72,6 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     allow_post_copy: bool = False
     allow_workload_disruption: bool = False
     unsafe: bool = False
+    switchover_bps: int = 0
     disable_tls: bool = False
     compression: str = ""
     network: str = ""

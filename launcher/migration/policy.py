@@ -43,6 +43,12 @@ class PauseGuest(msgspec.Struct, frozen=True, kw_only=True, tag="PauseGuest"):
     reason: str
 
 
+class BreakPostCopy(msgspec.Struct, frozen=True, kw_only=True, tag="BreakPostCopy"):
+    """Cut a post-copy whose link is dead, so that both halves wait for a new one; see ``recovery``."""
+
+    reason: str
+
+
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="Abort"):
     """Give up; the guest stays on the source."""
 
@@ -50,7 +56,7 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="Abort"):
     cause: Cause = Cause.ABORTED
 
 
-Action = SetMaxDowntime | StartPostCopy | PauseGuest | Abort
+Action = SetMaxDowntime | StartPostCopy | PauseGuest | BreakPostCopy | Abort
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

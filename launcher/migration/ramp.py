@@ -52,9 +52,10 @@ class Ramp:
             return self._initial, "ramp: initial value"
         if not _ripe(self._options, state, sample):
             return None, ""
-        new = min(state.limit_ms + self._step, self._ceiling)
-        # Somebody may have set more meanwhile; the ramp only ever relaxes.
-        if new <= max(state.limit_ms, sample.max_downtime_ms or 0):
+        # Somebody may have set more meanwhile; the ramp only ever relaxes, and from there.
+        present = max(state.limit_ms, sample.max_downtime_ms or 0)
+        new = min(present + self._step, self._ceiling)
+        if new <= present:
             return None, ""
         return new, f"ramp: pass {sample.iteration} and not converged"
 

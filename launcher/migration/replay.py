@@ -15,7 +15,16 @@ import msgspec
 from launcher.errors import InvalidRequest, Violation
 from launcher.migration.compose import classic_acceptable_s, classic_legacy, make_policy
 from launcher.migration.options import Options, Workload, resolve
-from launcher.migration.policy import Abort, Action, Decision, Outcome, PauseGuest, Policy, SetMaxDowntime
+from launcher.migration.policy import (
+    Abort,
+    Action,
+    BreakPostCopy,
+    Decision,
+    Outcome,
+    PauseGuest,
+    Policy,
+    SetMaxDowntime,
+)
 from launcher.migration.sample import Sample
 from launcher.migration.stall import StallDetector
 from launcher.spec.model import ExperimentalMigrationOptions, VMIMConfigurationOptions
@@ -187,5 +196,7 @@ def _call(action: Action) -> Call:
             return Call(call="Suspend")
         case Abort():
             return Call(call="AbortJob")
+        case BreakPostCopy():
+            return Call(call="AbortJobPostCopy")
         case _:
             return Call(call="MigrateStartPostCopy")

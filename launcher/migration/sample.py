@@ -18,7 +18,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     zero). ``remaining``, ``processed`` and ``total`` count memory and disks; ``job_ms`` is the time that
     libvirt's own clock gives the job. ``domain`` and ``reason`` are the guest's state and its reason by
     libvirt's names; ``job`` is the kind of the running job. ``boundary``: taken because a pass began.
-    ``max_downtime_ms`` is the limit that was last set with success, None before the first.
+    The ``disk`` numbers are those of copied disks alone, ``throttle`` the percent by which auto-converge
+    slows the guest down. ``max_downtime_ms`` is the limit that was last set with success, None before
+    the first.
     """
 
     t: float
@@ -34,6 +36,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     job: str = "unbounded"
     boundary: bool = False
+    disk_total: int | None = None
+    disk_processed: int | None = None
+    disk_remaining: int | None = None
+    throttle: int | None = None
 
     @property
     def post_copy(self) -> bool:
@@ -71,6 +77,10 @@ def sample_from_stats(
         reason=reason,
         job=stats.kind,
         boundary=boundary,
+        disk_total=stats.disk_total,
+        disk_processed=stats.disk_processed,
+        disk_remaining=stats.disk_remaining,
+        throttle=stats.auto_converge_throttle,
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.migration.compose import POLICIES, make_policy
-from launcher.migration.options import Options, Workload
+from launcher.migration.options import QEMU_MAX_DOWNTIME_MS, Options, Workload
 from launcher.migration.policy import Abort, PauseGuest, SetMaxDowntime, StartPostCopy
 from launcher.migration.simulator import Pages, Scenario, Simulated, Span, simulate
 
@@ -17,6 +17,18 @@ COLD = Pages(size=400 * MB)
 LINK = 40 * MB
 POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True)
 PAUSE = Options(allow_workload_disruption=True)
+
+
+class AnyStop:
+    """Equal to a limit that ends a migration whatever is left."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SetMaxDowntime) and other.ms == QEMU_MAX_DOWNTIME_MS
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY_STOP = AnyStop()
 
 
 def migrate(scenario: Scenario, options: Options | None = None, policy: str = "standard") -> Simulated:
@@ -55,8 +67,9 @@ def test_a_guest_that_writes_more_reaches_a_plateau_and_is_given_up() -> None:
 
 
 def test_consent_ends_a_plateau() -> None:
-    paused = migrate(writing(100 * MB), PAUSE)
-    assert (paused.outcome, [type(o.action) for o in paused.outcomes][-1]) == ("completed", PauseGuest)
+    stopped = migrate(writing(100 * MB), PAUSE)
+    assert (stopped.outcome, stopped.outcomes[-1].action) == ("completed", ANY_STOP)
+    assert stopped.t < 110, "long before the completion timeout: the plateau was found"
     taken = migrate(writing(100 * MB), POST_COPY)
     assert (taken.outcome, taken.post_copy, taken.downtime_ms) == ("completed", True, 50)
 
@@ -73,17 +86,18 @@ def test_a_dead_link_is_noticed_by_the_bytes_that_do_not_come() -> None:
     )
     result = migrate(big)
     assert result.outcome == "aborted"
-    assert result.t == pytest.approx(160, abs=1)
-    assert "no progress" in result.outcomes[-1].action.reason
+    assert result.t == pytest.approx(85, abs=1)
+    assert "link is dead" in result.outcomes[-1].action.reason
     assert migrate(big, policy="classic-stall").t > 590, "it believes the rate that is still reported"
 
 
 def test_nothing_irreversible_is_done_on_a_dead_link() -> None:
     options = Options(allow_post_copy=True, allow_workload_disruption=True, progress_timeout_s=0)
-    result = migrate(writing(100 * MB, link_spans=(Span(start=140, end=170, factor=0),)), options)
+    scenario = writing(100 * MB, link_spans=(Span(start=30, end=90, factor=0),))
+    result = migrate(scenario, options)
     switch = next(o.t for o in result.outcomes if isinstance(o.action, StartPostCopy))
     assert result.outcome == "completed"
-    assert switch == pytest.approx(170, abs=1)
+    assert switch > 90
 
 
 def test_the_first_limit_comes_before_the_first_byte() -> None:
@@ -131,14 +145,18 @@ options_ = st.builds(
 
 
 @settings(max_examples=40, deadline=None)
-@given(scenario=scenarios, options=options_, policy=st.sampled_from(["standard", "fixed"]))
+@given(
+    scenario=scenarios, options=options_, policy=st.sampled_from(["standard", "ramp", "detector", "fixed"])
+)
 def test_what_holds_for_every_guest_and_link(scenario: Scenario, options: Options, policy: str) -> None:
     result = migrate(scenario, options, policy)
     actions = [o.action for o in result.outcomes]
     worked = [o.action for o in result.outcomes if o.ok]
     limits = [a.ms for a in worked if isinstance(a, SetMaxDowntime)]
     assert limits == sorted(set(limits)), "the limit only rises"
-    assert all(ms <= options.max_downtime_ms for ms in limits), "and never above what is consented"
+    beyond = [ms for ms in limits if ms > options.max_downtime_ms]
+    assert beyond in ([], [QEMU_MAX_DOWNTIME_MS]), "never above what is consented, but for a forced stop"
+    assert options.allow_workload_disruption or not beyond
     assert sum(isinstance(a, StartPostCopy) for a in worked) <= 1
     assert sum(isinstance(a, PauseGuest) for a in worked) <= 1
     assert sum(isinstance(a, Abort) for a in actions) <= 1
@@ -149,9 +167,11 @@ def test_what_holds_for_every_guest_and_link(scenario: Scenario, options: Option
         assert {type(a) for a in actions} <= {SetMaxDowntime, Abort}
     if not options.allow_post_copy:
         assert not result.post_copy
-    # Post-copy on a link that is slow or dead is the only way not to end by the doubled timeout.
+    # Post-copy on a link that is slow or dead is the only way not to end in time: the timeout or its double
+    # (at least a minute more), and a minute for each of the three things that can be tried then.
     gib = -(-sum(p.size for p in scenario.pages) // 2**30)
-    last = 2 * gib * options.completion_timeout_per_gib_s + 1
+    timeout_s = gib * options.completion_timeout_per_gib_s
+    last = timeout_s + max(timeout_s, 60) + 3 * 68 + 2
     assert result.outcome != "running" or result.post_copy or last > scenario.limit_s
     assert result.post_copy or result.t <= last + 1
 
