@@ -15,8 +15,7 @@ deps: ## install system packages and the virtual environment (quick when nothing
 venv:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(VENV)/.stamp
 
 lint: deps ## ruff, mypy --strict, buf, staleness of generated code
@@ -28,7 +27,7 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 	@$(MAKE) --no-print-directory proto-check
 
 test: deps ## unit tests and tests on real nodes
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 bench: deps ## translations per second on one core, and what else costs time or memory
 	@$(BIN)/python tests/bench/bench.py
@@ -53,7 +52,13 @@ proto-check: ## fail when launcher/v1 is not what proto/ gives
 	  diff -r -x __init__.py -x __pycache__ "$$scratch/launcher/v1" launcher/v1 || \
 	  { echo "error: launcher/v1 is stale" >&2; echo "hint: run make proto and commit the result" >&2; exit 1; }
 
+lock: ## refresh both lock files (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-annotate --no-header \
+	  pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  -c requirements.lock pyproject.toml -o requirements-agent.lock
+
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test docs demo proto proto-check
+.PHONY: help deps venv lint test bench fuzz docs demo lock proto proto-check
