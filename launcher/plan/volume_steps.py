@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from launcher.errors import Bug
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import DevicesPlan
-from launcher.plan.media.volume import GENERATED, volume_label
 from launcher.plan.networks import network_steps
 from launcher.plan.steps import (
     AnyStep,
@@ -21,7 +20,14 @@ from launcher.plan.steps import (
     RequireFile,
     StartVirtiofsd,
 )
-from launcher.plan.volumes import claim_name, claim_source, default_pull_policy, volume_kind
+from launcher.plan.volumes import (
+    GENERATED,
+    claim_name,
+    claim_source,
+    default_pull_policy,
+    volume_kind,
+    volume_label,
+)
 from launcher.spec.model import Volume
 from launcher.units import MIB
 

@@ -16,6 +16,26 @@ from launcher.spec.model import VirtualMachineInstance, Volume
 # A claim whose path ends so is an image file; any other path is a directory that holds ``disk.img``.
 IMAGE_SUFFIXES = (".img", ".raw", ".iso")
 
+# Kinds of volumes whose files ``launcher.plan.media`` makes out of the manifest and what came beside it.
+GENERATED = frozenset(
+    {
+        "cloudInitConfigDrive",
+        "cloudInitNoCloud",
+        "configMap",
+        "downwardAPI",
+        "secret",
+        "serviceAccount",
+        "sysprep",
+    }
+)
+
+# Labels by which cloud-init finds its data (its documentation of both data sources), and those that KubeVirt
+# gives to the others.
+NO_CLOUD_LABEL = "cidata"
+CONFIG_DRIVE_LABEL = "config-2"
+SYSPREP_LABEL = "unattendCD"
+DEFAULT_LABEL = "cfgdata"
+
 # Attribute of Volume -> the JSON name of that source.
 _KINDS = {
     "cloud_init_config_drive": "cloudInitConfigDrive",
@@ -55,6 +75,18 @@ def volume_kind(volume: Volume) -> str:
         if getattr(volume, attribute) is not None:
             return kind
     return ""
+
+
+def volume_label(volume: Volume) -> str:
+    """The label of the ISO image of a generated volume."""
+    if volume.cloud_init_no_cloud is not None:
+        return NO_CLOUD_LABEL
+    if volume.cloud_init_config_drive is not None:
+        return CONFIG_DRIVE_LABEL
+    if volume.sysprep is not None:
+        return SYSPREP_LABEL
+    source = volume.config_map or volume.secret or volume.downward_api
+    return (source.volume_label if source is not None else None) or DEFAULT_LABEL
 
 
 def claim_name(volume: Volume) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import FilesystemPlan
-from launcher.plan.media.volume import GENERATED
-from launcher.plan.volumes import claim_name, volume_kind
+from launcher.plan.volumes import GENERATED, claim_name, volume_kind
 from launcher.spec.model import Volume
 
 

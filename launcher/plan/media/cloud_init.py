@@ -19,9 +19,6 @@ from launcher.spec.model import (
     Volume,
 )
 
-NO_CLOUD_LABEL = "cidata"
-CONFIG_DRIVE_LABEL = "config-2"
-"""Volume labels by which cloud-init finds its data (its documentation of both data sources)."""
 HOSTNAME_LENGTH = 63
 
 # A cluster-wide type goes before one of the namespace.

@@ -6,48 +6,17 @@ from __future__ import annotations
 import re
 
 from launcher.errors import Bug, InvalidRequest, InvalidSpec, Violation
-from launcher.plan.media.cloud_init import (
-    CONFIG_DRIVE_LABEL,
-    NO_CLOUD_LABEL,
-    config_drive_files,
-    no_cloud_files,
-)
+from launcher.plan.media.cloud_init import config_drive_files, no_cloud_files
 from launcher.plan.media.downward import downward_files
 from launcher.plan.media.material import Keyed, Material, MediaFile, missing
 from launcher.plan.steps import AnyStep, MakeFiles, MakeIso, WriteAcpiTable
 from launcher.spec.model import SysprepSource, Volume
 
-DEFAULT_LABEL = "cfgdata"
-SYSPREP_LABEL = "unattendCD"
 ANSWER_FILES = ("autounattend.xml", "unattend.xml")
 """One of which Windows' setup looks for, in any case."""
-GENERATED = frozenset(
-    {
-        "cloudInitConfigDrive",
-        "cloudInitNoCloud",
-        "configMap",
-        "downwardAPI",
-        "secret",
-        "serviceAccount",
-        "sysprep",
-    }
-)
-"""Kinds of volumes whose files are made here."""
 
 # Kubernetes' rule for keys of Secrets and ConfigMaps; they become file names.
 _KEY = re.compile(r"(?!\.\.?\Z)[-._a-zA-Z0-9]{1,253}")
-
-
-def volume_label(volume: Volume) -> str:
-    """The label of the ISO image of a generated volume."""
-    if volume.cloud_init_no_cloud is not None:
-        return NO_CLOUD_LABEL
-    if volume.cloud_init_config_drive is not None:
-        return CONFIG_DRIVE_LABEL
-    if volume.sysprep is not None:
-        return SYSPREP_LABEL
-    source = volume.config_map or volume.secret or volume.downward_api
-    return (source.volume_label if source is not None else None) or DEFAULT_LABEL
 
 
 def volume_files(material: Material, name: str) -> tuple[MediaFile, ...]:
