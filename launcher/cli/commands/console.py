@@ -36,19 +36,20 @@ def console(name: str) -> None:
     Input may be a pipe: at its end the command leaves once the guest is silent for a second.
     """
     session = current()
-    with session.client() as client, raw_terminal(sys.stdin.fileno()):
+    with session.client() as client:
         keys = Keyboard(sys.stdin.fileno())
         output = client.instances.console(name, keys, namespace=session.namespace)
         keys.on_leave = output.close
-        try:
-            for data in output:
-                if not data:
-                    _say(f"Connected to the console of {name}. Press Ctrl+] or Ctrl+5 to leave it.")
-                keys.heard()
-                _write(data)
-        finally:
-            keys.stop()
-            output.close()
+        with raw_terminal(sys.stdin.fileno(), leave=output.close):
+            try:
+                for data in output:
+                    if not data:
+                        _say(f"Connected to the console of {name}. Press Ctrl+] or Ctrl+5 to leave it.")
+                    keys.heard()
+                    _write(data)
+            finally:
+                keys.stop()
+                output.close()
 
 
 class Keyboard:
@@ -99,13 +100,23 @@ class Keyboard:
 
 
 @contextmanager
-def raw_terminal(fd: int) -> Iterator[None]:
-    """Raw mode while inside, if ``fd`` is a terminal; signals that end the process restore it first."""
+def raw_terminal(fd: int, *, leave: Callable[[], object]) -> Iterator[None]:
+    """Raw mode while inside, if ``fd`` is a terminal.
+
+    A signal that ends the process calls ``leave`` in a thread, and the process ends when the terminal is
+    restored. Its handler must not raise: inside gRPC that can leave a lock held that ``leave`` needs.
+    """
     if not os.isatty(fd):
         yield
         return
     before = termios.tcgetattr(fd)
-    handlers = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    received: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        threading.Thread(target=leave, daemon=True).start()
+
+    handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         tty.setraw(fd)
         yield
@@ -114,10 +125,8 @@ def raw_terminal(fd: int) -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         click.echo("", err=True)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    if received:
+        raise SystemExit(128 + received[0])
 
 
 def _say(text: str) -> None:
