@@ -53,11 +53,23 @@ class Instances:
             await machine.update(lambda present: present)  # shown at once, whether libvirt answers or not
 
     async def settle(self, *, timeout_s: float) -> None:
-        """Wait until every instance was looked at once, at most ``timeout_s`` for all of them."""
+        """Wait for libvirt, and until every instance was looked at once; at most ``timeout_s`` for all."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
+                await self._connected()
                 for machine in self.machines():
                     await machine.until(lambda m: m.known, timeout_s=2 * timeout_s)
+
+    async def _connected(self) -> None:
+        """Wait until libvirt is there: who asks at once would be refused for no good reason."""
+        hypervisor, changed = self._services.hypervisor, asyncio.Event()
+        unsubscribe = hypervisor.subscribe(lambda event: changed.set())
+        try:
+            while not hypervisor.connected:
+                await changed.wait()
+                changed.clear()
+        finally:
+            unsubscribe()
 
     def machines(self) -> tuple[Machine, ...]:
         """All machines."""

@@ -121,7 +121,7 @@ class Lab:
         return Image(folder=Path(SHARED_MOUNT) / name)
 
     def start_agents(self) -> None:
-        """Start every node and its agent, and wait until all answer."""
+        """Start every node and its agent, and wait until all answer and have libvirt."""
         self.create_pki()
         nodes = [self.node(name) for name in self.names]
         waiting = [node for node in nodes if node.agent_pid is None]
@@ -129,6 +129,8 @@ class Lab:
             node.start_agent(wait=False)
         for node in waiting:
             node.wait_agent()
+        for node in waiting:
+            node.wait_serving()
 
     def create_pki(self) -> None:
         """Make the agents' certificates unless they exist."""

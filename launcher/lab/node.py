@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from launcher.lab import capabilities_cache, command, conf, health
 from launcher.lab.layout import LabLayout, NodeLayout
 from launcher.lab.namespaces import Holder, Namespaces, shell_script
 from launcher.lab.process import ProcessId
-from launcher.lab.service import Program, Service
+from launcher.lab.service import POLL_S, Program, Service
 from launcher.lab.setup import NodeSetup, script
 from launcher.lab.switch import SwitchView
 
@@ -117,6 +118,17 @@ class Node:
     def wait_agent(self) -> None:
         """Wait until the agent answers; raises Unavailable or TimedOut with its last words."""
         self._agent.wait_ready()
+
+    def wait_serving(self) -> None:
+        """Wait until the agent has libvirt, too; raises TimedOut with its last words."""
+        deadline = time.monotonic() + AGENT_TIMEOUT_S
+        while (found := health.check(self.agent_target)) != "SERVING":
+            if time.monotonic() > deadline:
+                raise TimedOut(
+                    f"the agent of node {self.name} says {found or 'nothing'!r} instead of SERVING after "
+                    f"{AGENT_TIMEOUT_S:g} s: {self._agent.last_words()}"
+                )
+            time.sleep(POLL_S)
 
     def stop_agent(self, number: int = signal.SIGTERM) -> None:
         """Stop the agent; guests go on."""

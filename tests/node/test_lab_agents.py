@@ -35,3 +35,14 @@ def test_an_agent_is_stopped_killed_and_started(lab_with_agents: Lab) -> None:
     node.start_agent()
     assert node.agent_pid not in (None, first)
     assert node.agent_log().count("message=ready") == 3
+
+
+def test_an_agent_that_answers_has_libvirt(lab_with_agents: Lab) -> None:
+    """Whoever asks in the first moment is served: the socket is there only after the link to libvirtd."""
+    node = lab_with_agents.node("b")
+    for _ in range(3):
+        node.stop_agent(signal.SIGKILL)
+        node.start_agent()
+        assert health.check(node.agent_target) == "SERVING"
+        with Client(node.agent_target) as client:
+            assert client.node().libvirt_connected
