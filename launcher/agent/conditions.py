@@ -68,6 +68,11 @@ def conditions(
         yield Condition(
             type="SoftwareEmulation", status="True", message="the guest runs by emulation, without KVM"
         )
+    fired = record.notice.watchdog
+    if fired is not None:
+        times = "once" if fired.count == 1 else f"{fired.count} times"
+        message = f"the guest did not feed its watchdog, {times}; at {fired.at} its action was {fired.action}"
+        yield Condition(type="WatchdogFired", status="True", reason="GuestHung", message=message)
     if record.sync_error:
         yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
 

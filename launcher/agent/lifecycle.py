@@ -76,7 +76,11 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
             return Verdict("Failed", "PostcopyFailed", "the memory of the guest was lost in post-copy")
         return Verdict("Running")
     if observed.reason in _ENDED_BADLY:
-        return Verdict("Failed", *_ENDED_BADLY[observed.reason])
+        # libvirt says "crashed" of both: a panic device tells by an event, and the process is ended then.
+        reason = "panicked" if record.notice.panicked else observed.reason
+        return Verdict("Failed", *_ENDED_BADLY[reason])
+    if observed.reason == "failed" and started:
+        return _ended_by_watchdog(record) or Verdict("Failed", "DomainFailed", "QEMU ended with an error")
     if observed.reason == "destroyed":
         if has_acpi(record) and grace_period_s(record) != 0:
             return Verdict("Failed", "Destroyed", "the domain was destroyed, not shut down")
@@ -88,6 +92,13 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
         if started
         else unchanged
     )
+
+
+def _ended_by_watchdog(record: InstanceRecord) -> Verdict | None:
+    fired = record.notice.watchdog
+    if fired is None or fired.action != "poweroff":
+        return None
+    return Verdict("Failed", "WatchdogFired", f"its watchdog powered the guest off at {fired.at}")
 
 
 def _lost(record: InstanceRecord, boot_id: str, message: str) -> Verdict:

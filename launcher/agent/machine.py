@@ -17,7 +17,7 @@ from launcher.agent import hotplug, lifecycle
 from launcher.agent import reconcile as do
 from launcher.agent.hotplug import Hardware
 from launcher.agent.plugging import Plugging
-from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase, Transition
+from launcher.agent.records import FINAL, InstanceRecord, Moment, Notice, Phase, Transition
 from launcher.agent.resources import Resources
 from launcher.agent.status import show
 from launcher.agent.store import Store
@@ -62,6 +62,7 @@ class Machine:
         self._observed: DomainRecord | None = None
         self._live: DomainView | None = None
         self._plugging = Plugging(services.hypervisor, services.clock)
+        self._notice = record.notice
         self._known = False
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -117,6 +118,11 @@ class Machine:
     def wake(self) -> None:
         """Look again soon."""
         self._wake.set()
+
+    def notice(self, change: Callable[[Notice], Notice]) -> None:
+        """Remember what an event told; what follows from it is decided at the next look, which is soon."""
+        self._notice = change(self._notice)
+        self.wake()
 
     def retry(self) -> None:
         """Try again, soon, to change the domain's hardware, however often that failed."""
@@ -217,6 +223,8 @@ class Machine:
         except NotFound:
             self._observed = self._live = None
         self._known = True
+        if self._notice != self._record.notice:
+            await self._note(notice=self._notice)
         await self._publish()
         return True
 

@@ -25,6 +25,7 @@ from launcher.agent.port import (
     SevPlatformView,
     WatchEvent,
 )
+from launcher.agent.records import Firings, Notice
 from launcher.agent.resources import Resources
 from launcher.agent.settings import plan_settings
 from launcher.agent.store import Store
@@ -36,7 +37,14 @@ from launcher.errors import HypervisorUnavailable, LauncherError, Unavailable, W
 from launcher.host.clock import SystemClock
 from launcher.host.config import Config
 from launcher.host.logging import get
-from launcher.hypervisor.port import AgentLifecycleEvent, ConnectionEvent, Event, Hypervisor
+from launcher.hypervisor.port import (
+    AgentLifecycleEvent,
+    ConnectionEvent,
+    Event,
+    Hypervisor,
+    LifecycleEvent,
+    WatchdogEvent,
+)
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.network.executor import NetworkExecutor
 from launcher.plan.paths import instance_paths
@@ -262,11 +270,34 @@ class NodeAgent:
                 if machine is not None:
                     work = machine.update(lambda r: msgspec.structs.replace(r, agent_connected=connected))
                     self._supervisor.spawn(_quietly(work), name="guest agent")
+            case WatchdogEvent(uuid=uuid, action=action):
+                self._on_watchdog(uuid, action)
+            case LifecycleEvent(uuid=uuid, event="crashed", detail="panicked"):
+                self._on_panic(uuid)
             case _:
                 machine = self._instances.by_uuid(event.uuid)
                 if machine is not None:
                     machine.wake()
         self._migrations.on_event(event)
+
+    def _on_watchdog(self, uuid: str, action: str) -> None:
+        machine = self._instances.by_uuid(uuid)
+        if machine is None:
+            return
+        log.warning("the guest did not feed its watchdog", vmi=machine.record.key, action=action)
+        at = self._services.clock.now()
+
+        def fired(notice: Notice) -> Notice:
+            count = 1 if notice.watchdog is None else notice.watchdog.count + 1
+            return msgspec.structs.replace(notice, watchdog=Firings(count=count, action=action, at=at))
+
+        machine.notice(fired)
+
+    def _on_panic(self, uuid: str) -> None:
+        machine = self._instances.by_uuid(uuid)
+        if machine is not None:
+            log.warning("the guest panicked", vmi=machine.record.key)
+            machine.notice(lambda notice: msgspec.structs.replace(notice, panicked=True))
 
     async def _reap(self) -> None:
         living = frozenset(record.uid for record in self._instances.records())

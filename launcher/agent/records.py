@@ -35,6 +35,21 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class Firings(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the guest's watchdog was not fed, what it did the last time, and when (RFC 3339)."""
+
+    count: int
+    action: str
+    at: str
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What events told and the state of a domain does not: it must be remembered."""
+
+    panicked: bool = False
+    watchdog: Firings | None = None
+
+
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance on this node.
 
@@ -66,6 +81,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     prepared: bool = False
     agent_connected: bool = False
     sync_error: str = ""
+    notice: Notice = Notice()
     incoming: str = ""
     outgoing: str = ""
     moved_to: str = ""

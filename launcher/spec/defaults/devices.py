@@ -16,6 +16,7 @@ from launcher.spec.model import (
     Disk,
     DiskTarget,
     I6300ESBWatchdog,
+    Input,
     Interface,
     InterfaceBridge,
     InterfaceMasquerade,
@@ -26,6 +27,8 @@ from launcher.spec.model import (
 )
 
 WATCHDOG_ACTION = "reset"
+# The name that KubeVirt's VM controller gives it.
+DEFAULT_INPUT = "default-0"
 
 
 def pod_interface(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> VirtualMachineInstance:
@@ -60,6 +63,14 @@ def disk_fields(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMach
     known = architecture(vmi.spec.architecture)
     changed = tuple(_disk(disk, known) for disk in disks)
     return vmi if changed == disks else with_devices(vmi, disks=changed)
+
+
+def input_device(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:
+    """A guest with autoattachInputDevice and no input device gets a tablet."""
+    devices = vmi.spec.domain.devices
+    if not devices.autoattach_input_device or devices.inputs:
+        return vmi
+    return with_devices(vmi, inputs=(Input(name=DEFAULT_INPUT, type="tablet"),))
 
 
 def input_bus(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:
