@@ -45,6 +45,13 @@ class InterfaceView(View, frozen=True, kw_only=True):
     link: str
 
 
+class CellView(View, frozen=True, kw_only=True):
+    """A NUMA cell of the guest, ``memory`` in bytes. libvirt puts vCPUs of no cell into the first."""
+
+    vcpus: frozenset[int]
+    memory: int
+
+
 class MemoryDeviceView(View, frozen=True, kw_only=True):
     """A virtio-mem device, in bytes: of ``size`` at most, ``requested`` are offered to the guest in blocks of
     ``block``, and it has taken ``current``."""
@@ -78,6 +85,7 @@ class DomainView(View, frozen=True, kw_only=True):
     max_vcpus: int
     vcpu_slots: bool
     pins: dict[int, tuple[int, ...]]
+    cells: tuple[CellView, ...]
     memory_devices: tuple[MemoryDeviceView, ...]
     free_ports: tuple[int, ...]
     vsock_cid: int | None
@@ -121,6 +129,7 @@ def read_domain(xml: str) -> DomainView:
         max_vcpus=maximum,
         vcpu_slots=bool(states),
         pins=_pins(root),
+        cells=tuple(map(_cell, root.iterfind("cpu/numa/cell"))),
         memory_devices=tuple(
             _memory_device(node)
             for node in root.iterfind("devices/memory")
@@ -198,6 +207,11 @@ def _free_ports(root: Parsed) -> tuple[int, ...]:
     }
     addresses = (_pci_address(device) for device in root.iterfind("devices/*"))
     return tuple(sorted(ports - {address.bus for address in addresses if address is not None}))
+
+
+def _cell(cell: Parsed) -> CellView:
+    memory = int(cell.get("memory") or "0") * _UNITS.get(cell.get("unit", "KiB"), 1024)
+    return CellView(vcpus=frozenset(parse_cpuset(cell.get("cpus") or "")), memory=memory)
 
 
 def _pins(root: Parsed) -> dict[int, tuple[int, ...]]:

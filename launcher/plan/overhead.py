@@ -16,6 +16,7 @@ import msgspec
 
 from launcher.plan.arch import ARM64
 from launcher.plan.model import VMPlan
+from launcher.spec.model import VirtualMachineInstance
 from launcher.units import GIB, MIB
 
 # Where no other source is named, the numbers are those that KubeVirt reserves for the same thing.
@@ -54,11 +55,19 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
 def memory_overhead(plan: VMPlan, *, guest: int | None = None, added: int = 0) -> Overhead:
     """What a guest of ``plan`` costs beside its memory.
 
-    ``guest`` is the memory it has now, when that is not what it booted with; ``added`` is the manifest's
-    ``reservedOverhead.addedOverhead``. Both in bytes.
+    ``guest`` is the memory it has now, when that is not what it booted with; ``added`` see
+    ``added_overhead``. Both in bytes.
     """
     terms = _terms(plan, plan.memory.size if guest is None else guest, added)
     return Overhead(terms=tuple(Term(what=what, size=size) for what, size in terms if size))
+
+
+def added_overhead(vmi: VirtualMachineInstance) -> int:
+    """What the manifest itself adds, in bytes: ``memory.reservedOverhead.addedOverhead``."""
+    memory = vmi.spec.domain.memory
+    reserved = memory.reserved_overhead if memory is not None else None
+    added = reserved.added_overhead if reserved is not None else None
+    return added.bytes_floor() if added is not None else 0
 
 
 def _terms(plan: VMPlan, guest: int, added: int) -> Iterator[tuple[str, int]]:

@@ -28,20 +28,28 @@ _KINDS = {
     "-f", "--filename", "file", type=click.Path(allow_dash=True), help="Manifest; - reads standard input."
 )
 @click.option("--defaults", is_flag=True, help="With -f: show, too, what the defaults filled in.")
+@click.option(
+    "--overhead", is_flag=True, help="With -f: show the memory that the guest costs beside its own."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @host_options
-def explain(path: str | None, file: str | None, defaults: bool, output: str, **host: Any) -> int:
+def explain(
+    path: str | None, file: str | None, defaults: bool, overhead: bool, output: str, **host: Any
+) -> int:
     """Say what the field PATH does, such as spec.domain.cpu.realtime, or where a domain comes from.
 
     PATH is one of an instance, or with vmim. or migrationpolicy. before it of a migration or a policy; list
     positions may be left out. With -f the domain XML of a manifest is printed, and beside each element the
-    field, default, setting or fact of the host that it comes from, then the fields that have no effect here.
+    field, default, setting or fact of the host that it comes from, then the fields that have no effect here;
+    with --overhead it is the node's memory that the guest takes beside its own, term by term.
     The host is assumed as for translate.
     """
     if (path is None) == (file is None):
         raise click.UsageError("name a field, such as spec.domain.cpu, or a manifest with -f")
     if path is not None:
         return _field(path, output)
+    if overhead:
+        return _overhead(file or "", output, host=host)
     return _manifest(file or "", output, defaults=defaults, host=host)
 
 
@@ -88,6 +96,30 @@ def _manifest(file: str, output: str, *, defaults: bool, host: dict[str, Any]) -
         click.echo(_json(as_data(found, defaults=defaults)))
     else:
         click.echo(as_text(found, defaults=defaults))
+    return exits.OK
+
+
+def _overhead(file: str, output: str, *, host: dict[str, Any]) -> int:
+    from launcher.domain.translate import translate_plan
+    from launcher.plan.overhead import added_overhead, memory_overhead
+    from launcher.units import human_bytes
+
+    positions = NOWHERE
+    try:
+        vmi, loaded = load_instance(file)
+        positions = loaded.positions
+        plan = translate_plan(vmi, **assumed(**host))
+    except InvalidSpec as error:
+        placed = with_positions(error.violations, positions)
+        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+        return exits.INVALID
+    found = memory_overhead(plan, added=added_overhead(vmi))
+    if output == "json":
+        terms = [{"what": term.what, "bytes": term.size} for term in found.terms]
+        click.echo(_json({"bytes": found.total, "terms": terms}))
+        return exits.OK
+    for size, what in (*((term.size, term.what) for term in found.terms), (found.total, "in all")):
+        click.echo(f"{human_bytes(size):>10}  {what}")
     return exits.OK
 
 

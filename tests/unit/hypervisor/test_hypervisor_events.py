@@ -19,6 +19,7 @@ from launcher.hypervisor.port import (
     Event,
     IoErrorEvent,
     LifecycleEvent,
+    MemoryDeviceEvent,
 )
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"  # of the domain that test:///default always has
@@ -103,10 +104,14 @@ def test_callbacks_build_port_events() -> None:
         libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED,
         None,
     )
+    callbacks[libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE](
+        connection, domain, "ua-memory", 4 * 2**20, None
+    )
     assert seen == [
         AgentLifecycleEvent(UUID, True),
         AgentLifecycleEvent(UUID, False),
         IoErrorEvent(UUID, "virtio-disk0", "pause", "enospc"),
         LifecycleEvent(UUID, "test", "stopped", "migrated"),
+        MemoryDeviceEvent(UUID, "ua-memory", 4 * 2**20),
     ]
     connection.close()
