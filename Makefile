@@ -32,6 +32,9 @@ test: deps ## unit tests and tests on real nodes
 bench: deps ## translations per second on one core, and what else costs time or memory
 	@$(BIN)/python tests/bench/bench.py
 
+migration-bench: deps ## how migration policies fare with simulated guests and links (SEEDS=N of each family)
+	@$(BIN)/python tests/unit/migration/convergence_table.py --seeds $(or $(SEEDS),4)
+
 fuzz: deps ## 100,000 broken manifests (COUNT=N, SEED=N): nothing but our errors, nothing that breaks out
 	@$(BIN)/python tests/unit/fuzz/fuzz_many.py --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED))
 

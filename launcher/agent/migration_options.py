@@ -15,6 +15,7 @@ from launcher.migration.selection import policy_name
 from launcher.spec.codec import dec_hook
 from launcher.spec.load import load_manifests
 from launcher.spec.model import MigrationPolicy, VMIMConfigurationOptions
+from launcher.spec.quantity import Quantity
 from launcher.spec.rules import check_options, check_policy
 
 SECTION = "migration.options"
@@ -69,6 +70,24 @@ def check_rules(config: Config) -> str:
         message=f"accepted are {', '.join(POLICIES)}",
     )
     raise InvalidRequest([finding], hint=HINT)
+
+
+def link_bps(config: Config) -> int:
+    """What the link carries, in bytes a second; 0: not known.
+
+    Raises:
+        InvalidRequest: it is no quantity, or not positive.
+    """
+    text = config.migration.link_bandwidth
+    if not text:
+        return 0
+    try:
+        found = Quantity(text).bytes_floor()
+    except ValueError as error:
+        raise _bad("migration.link_bandwidth", str(error)) from error
+    if found <= 0:
+        raise _bad("migration.link_bandwidth", "must be more than 0 bytes a second")
+    return found
 
 
 def outbound_limit(config: Config) -> int:

@@ -18,7 +18,7 @@ from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migratability import disks_to_copy, migration_findings
-from launcher.agent.migration_options import check_rules, node_options, read_policies
+from launcher.agent.migration_options import check_rules, link_bps, node_options, read_policies
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
 from launcher.agent.outgoing import OutgoingRuns
 from launcher.agent.port import EventType, MigrationView, WatchEvent
@@ -43,6 +43,7 @@ from launcher.migration.options import Workload, resolve
 from launcher.migration.selection import NAMESPACE_LABEL, policy_name, select
 from launcher.migration.source import begin
 from launcher.migration.target import TargetSide
+from launcher.plan.context import guest_memory
 from launcher.plan.steps import CreateImage
 from launcher.spec.model import MigrationPolicy, ObjectMeta, VirtualMachineInstanceMigration
 from launcher.spec.rules import check_migration
@@ -71,6 +72,7 @@ class Migrations:
         self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub)
         self._node_options = node_options(config)
         self._rules = check_rules(config)
+        self._link_bps = link_bps(config)
         self._incoming_journal = IncomingJournal(services)
         self.incoming: TargetSide = incoming_side(config, services, instances, facts, self._incoming_journal)
 
@@ -222,12 +224,15 @@ class Migrations:
             uuid=record.plan.identity.uuid,
             source_node=self._config.node_name,
             target_node=target,
-            options=resolve(None, policy.spec if policy is not None else None, self._node_options),
+            options=msgspec.structs.replace(
+                resolve(None, policy.spec if policy is not None else None, self._node_options),
+                switchover_bps=self._link_bps,
+            ),
             policy=self._rules,
             migration_policy=policy_name(policy) if policy is not None else "",
             priority=manifest.spec.priority or "",
             workload=Workload(
-                memory_bytes=record.plan.memory.size,
+                memory_bytes=guest_memory(record.defaulted),
                 disk_bytes=disk_bytes,
                 vfio=bool(record.plan.devices.hostdevs),
             ),

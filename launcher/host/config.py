@@ -42,7 +42,9 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Live migration: the address QEMU listens on for incoming ones, its ports, and limits.
 
     ``tls_dir`` is where QEMU finds its certificates (``migrate_tls_x509_cert_dir`` of qemu.conf); ``rules``
-    names what decides about convergence, ``policies_dir`` a folder of MigrationPolicy files. ``options``
+    names what decides about convergence, ``policies_dir`` a folder of MigrationPolicy files.
+    ``link_bandwidth`` (a quantity, bytes a second) is what the link carries without a migration's own limit,
+    which QEMU lifts for the last part: it makes predicted downtimes right where there is a limit. ``options``
     has the names and values of the API's MigrationConfiguration; ``agent.migration_options`` reads it.
     """
 
@@ -51,16 +53,39 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     port_max: int = 49215
     outbound: int = 2
     inbound: int = 2
+    link_bandwidth: str = ""
     tls_dir: str = "/etc/pki/qemu"
     rules: str = "standard"
     policies_dir: str = ""
     options: dict[str, Any] = {}
 
 
+class NodeNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A network that is a bridge of this node. ``mtu`` 0: the bridge's; ``vlan`` 0: the bridge's own;
+    ``guard`` keeps guests to their MAC addresses."""
+
+    bridge: str
+    mtu: int = 0
+    vlan: int = 0
+    guard: bool = False
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bridge that taps of the pod network join; empty: they join none."""
+    """Networks of guests.
+
+    ``bridge`` is the bridge that bridge bindings of the pod network join (empty: there is none). ``pool`` and
+    ``pool6`` are where the outer addresses of masqueraded guests come from (empty: no such family); they are
+    private to the node. ``mtu`` is that of masquerade (0: the kernel's), ``guard`` keeps such guests to their
+    own addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node itself uses).
+    """
 
     bridge: str = ""
+    pool: str = "100.64.0.0/16"
+    pool6: str = "fd64:6c61:756e::/64"
+    mtu: int = 0
+    guard: bool = True
+    nameservers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
 
 
 class Cpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +105,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``."""
+    """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``,
+    ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here."""
 
     node: str = ""
     state_dir: str = "/var/lib/launcher"
@@ -95,6 +121,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     libvirt: Libvirt = Libvirt()
     migration: Migration = Migration()
     network: Network = Network()
+    networks: dict[str, NodeNetwork] = {}
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
     peers: dict[str, str] = {}

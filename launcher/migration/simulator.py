@@ -52,7 +52,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """A guest and a link. ``link_bps`` is what the link can carry, ``cap_bps`` 0 or the migration's limit.
 
     ``link_spans`` scale the link (factor 0: it is dead), ``work_spans`` the guest's writing. Actions named in
-    ``failing`` (class names) always fail.
+    ``failing`` (class names) always fail. ``disk_bytes`` are copied before the memory. ``hidden_bytes`` are
+    sent while the guest stands still and are in no statistics (the state of a VFIO device). Counting dirty
+    pages takes ``count_s``, during which nothing is sent. In ``blind_spans`` there are no statistics, in
+    ``deaf_spans`` no events of passes. ``step_s`` is the model's resolution.
     """
 
     pages: tuple[Pages, ...]
@@ -61,16 +64,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     link_spans: tuple[Span, ...] = ()
     work_spans: tuple[Span, ...] = ()
     failing: frozenset[str] = frozenset()
+    disk_bytes: int = 0
+    hidden_bytes: int = 0
+    count_s: float = 0.0
+    blind_spans: tuple[Span, ...] = ()
+    deaf_spans: tuple[Span, ...] = ()
+    step_s: float = STEP_S
     limit_s: float = 7200.0
+
+    @property
+    def size(self) -> int:
+        """All bytes there are to move."""
+        return sum(p.size for p in self.pages) + self.disk_bytes
+
+    def link(self, t: float) -> float:
+        """What the link carries at ``t``."""
+        return self.link_bps * _factor(self.link_spans, t)
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended: ``completed``, ``aborted`` or ``running`` (the scenario's limit came first)."""
+    """How it ended: ``completed``, ``aborted`` or ``running`` (the scenario's limit came first).
+
+    ``broken_s`` is the longest time that the link was dead in post-copy.
+    """
 
     outcome: str
     t: float
     downtime_ms: int | None
     post_copy: bool
+    broken_s: float
     samples: tuple[Sample, ...]
     outcomes: tuple[Outcome, ...]
     sent: int
@@ -86,15 +108,17 @@ def simulate(scenario: Scenario, policy: Policy[Any]) -> Simulated:
         passed = world.advance()
         if world.ended:
             break
-        if passed or world.t >= next_poll - STEP_S / 2:
+        half = scenario.step_s / 2
+        if (passed and not _within(scenario.deaf_spans, world.t)) or world.t >= next_poll - half:
             driver.look(world.sample(boundary=passed))
-        if world.t >= next_poll - STEP_S / 2:
+        while world.t >= next_poll - half:
             next_poll += POLL_S
     return Simulated(
         outcome=world.ended or "running",
         t=round(world.t, 3),
         downtime_ms=None if world.downtime_s is None else round(world.downtime_s * 1000),
         post_copy=world.post_copy,
+        broken_s=round(world.broken_s, 1),
         samples=tuple(driver.samples),
         outcomes=tuple(driver.outcomes),
         sent=round(world.sent),
@@ -129,7 +153,10 @@ class _World:
         self._scenario = scenario
         self.known = [float(p.size) for p in scenario.pages]
         self.unknown = [0.0] * len(scenario.pages)
-        self.total = sum(p.size for p in scenario.pages)
+        self.total = scenario.size
+        self.disk_left = float(scenario.disk_bytes)
+        self.counting_until = 0.0
+        self.dead_s = self.broken_s = 0.0
         self.t = 0.0
         self._ticks = 0
         self.passes = 1
@@ -161,12 +188,18 @@ class _World:
     def advance(self) -> bool:
         """One step of time; True when a pass began."""
         self._ticks += 1
-        self.t = self._ticks * STEP_S
-        link = self._scenario.link_bps * _factor(self._scenario.link_spans, self.t)
+        self.t = self._ticks * self._scenario.step_s
+        link = self._scenario.link(self.t)
         self._write()
         speed = min(link, self._scenario.cap_bps) if self._scenario.cap_bps else link
+        if self.disk_left > 0:
+            return self._send_disk(speed)
+        if self.t < self.counting_until:
+            return False
         self._send(speed)
         if self.post_copy:
+            self.dead_s = 0.0 if speed > 0 else self.dead_s + self._scenario.step_s
+            self.broken_s = max(self.broken_s, self.dead_s)
             self.ended = "completed" if sum(self.known) <= 0 else ""
             return False
         if speed <= 0:
@@ -180,22 +213,26 @@ class _World:
             return False
         self._count()
         self.passes += 1
+        self.counting_until = self.t + self._scenario.count_s
         left = sum(self.known)
         if left <= allowed:
-            self._stop(left / link)
+            self._stop((left + self._scenario.hidden_bytes) / link)
         return True
 
     def sample(self, *, boundary: bool) -> Sample:
         """What the engine would see now."""
+        if _within(self._scenario.blind_spans, self.t):
+            return Sample(t=round(self.t, 3), job="unbounded", max_downtime_ms=self.limit_set)
+        copying = self.disk_left > 0
         paused = self.post_copy or self.paused_at is not None
         reason = "post-copy" if self.post_copy else "user" if paused else ""
         return Sample(
             t=round(self.t, 3),
-            iteration=self.passes,
-            remaining=round(sum(self.known)),
+            iteration=None if copying else self.passes,
+            remaining=round(sum(self.known) + self.disk_left),
             processed=round(self.sent),
             total=self.total,
-            bandwidth=round(self.rate) or None,
+            bandwidth=None if copying else round(self.rate) or None,
             job_ms=round(self.t * 1000),
             max_downtime_ms=self.limit_set,
             domain="paused" if paused else "running",
@@ -209,13 +246,21 @@ class _World:
         work = _factor(self._scenario.work_spans, self.t)
         for i, pages in enumerate(self._scenario.pages):
             share = pages.write_bps * work / pages.size
-            self.unknown[i] += share * STEP_S * max(pages.size - self.unknown[i], 0.0)
+            self.unknown[i] += min(share * self._scenario.step_s, 1.0) * max(
+                pages.size - self.unknown[i], 0.0
+            )
+
+    def _send_disk(self, speed: float) -> bool:
+        amount = min(speed * self._scenario.step_s, self.disk_left)
+        self.sent += amount
+        self.disk_left -= amount
+        return self.disk_left <= 0
 
     def _send(self, speed: float) -> None:
         left = sum(self.known)
         if left <= 0 or speed <= 0:
             return
-        amount = min(speed * STEP_S, left)
+        amount = min(speed * self._scenario.step_s, left)
         self.sent += amount
         self.known = [k - amount * k / left for k in self.known]
         if left - amount < 1:
@@ -237,6 +282,10 @@ class _World:
         since = self.t if self.paused_at is None else self.paused_at
         self.downtime_s = self.t - since + transfer_s + OVERHEAD_S
         self.ended = "completed"
+
+
+def _within(spans: tuple[Span, ...], t: float) -> bool:
+    return any(span.start <= t < span.end for span in spans)
 
 
 def _factor(spans: tuple[Span, ...], t: float) -> float:

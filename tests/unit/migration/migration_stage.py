@@ -134,6 +134,10 @@ class Host:
         await self._call("abort_job")
         self._world.abort()
 
+    async def pause_post_copy(self, uuid: str) -> None:
+        await self._call("pause_post_copy")
+        self._world.break_post_copy()
+
 
 class Hooks:
     """The target agent's share, counted."""

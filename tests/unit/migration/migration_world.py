@@ -106,6 +106,7 @@ class World:
         self._abort = asyncio.Event()
         self._post_copy = asyncio.Event()
         self._paused_end = asyncio.Event()
+        self._broken = asyncio.Event()
 
     # What the tests look at ------------------------------------------------------------------------------
 
@@ -236,6 +237,11 @@ class World:
         if self.began is None:
             raise WrongPhase("no job is active on the domain")
         self._abort.set()
+
+    def break_post_copy(self) -> None:
+        if self.source is None or self.source.reason != "post-copy":
+            raise WrongPhase("the migration is not in post-copy")
+        self._broken.set()
 
     def start_post_copy(self) -> None:
         if self.post_copy_honoured:
