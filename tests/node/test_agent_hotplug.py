@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -24,6 +25,7 @@ from agent_world import (
     migration,
     running,
     ticker,
+    ticks,
     until,
     until_gone,
 )
@@ -250,7 +252,7 @@ def test_dedicated_cpus_are_nobody_elses(
 def test_a_plugged_vcpu_has_a_pcpu_of_its_own(
     agents: Agents, guest_image: Image, bootsector_image: Image
 ) -> None:
-    a, _ = agents
+    a, b = agents
     manifest = growing(guest_image, "own").replace("sockets: 1", "sockets: 1, dedicatedCpuPlacement: true")
     a.instances.create(manifest)
     booted(a, "own")
@@ -260,6 +262,68 @@ def test_a_plugged_vcpu_has_a_pcpu_of_its_own(
     assert len({pins[0], pins[1]}) == 2
     with pytest.raises(Exhausted, match=f"{pcpus(a) - 2} are free"):
         a.instances.create(dedicated(bootsector_image, "late", cores=pcpus(a) - 1))
+    a.migrations.create(migration("own"), target="b")
+    report = migrated(a, "move-own").report
+    assert report.succeeded, report.reason
+    moved = until(b, "own", lambda vmi: vmi["status"]["currentCPUTopology"]["sockets"] == 2)
+    assert moved["status"]["nodeName"] == "b"
+    pins = domain(b, "own").pins
+    assert len({pins[0], pins[1]}) == 2
+    with pytest.raises(Exhausted, match=f"{pcpus(b) - 2} are free"):
+        b.instances.create(dedicated(bootsector_image, "late", cores=pcpus(b) - 1))
+    until_gone(a, "own")
+    assert domain_of(a, dedicated(bootsector_image, "late", cores=pcpus(a) - 1)).pins, "a has them again"
+
+
+def domain_of(agent: Client, manifest: str) -> DomainView:
+    """The domain of a new instance called late."""
+    agent.instances.create(manifest)
+    running(agent, "late")
+    return domain(agent, "late")
+
+
+def test_the_last_cpus_go_to_one_of_many_who_ask_at_once(agents: Agents, bootsector_image: Image) -> None:
+    a, _ = agents
+    there = pcpus(a)
+
+    def ask(number: int) -> bool:
+        try:
+            a.instances.create(dedicated(bootsector_image, f"own{number}"))
+        except Exhausted:
+            return False
+        return True
+
+    with ThreadPoolExecutor(there + 3) as pool:
+        got = list(pool.map(ask, range(there + 3)))
+    assert sum(got) == there
+    winners = [f"own{number}" for number, won in enumerate(got) if won]
+    for name in winners:
+        running(a, name)
+    assert len({domain(a, name).pins[0] for name in winners}) == there
+
+
+def test_what_libvirt_refuses_is_told_and_the_guest_goes_on(agents: Agents, bootsector_image: Image) -> None:
+    a, _ = agents
+    place = 'annotations: {kubevirt.io/placePCIDevicesOnRootComplex: "true"}'
+    manifest = (
+        ticker(bootsector_image)
+        .replace("64Mi", "1Gi")
+        .replace("namespace: default}", f"namespace: default, {place}}}")
+    )
+    a.instances.create(manifest)
+    running(a, "tick")
+    change(a, "tick", memory="2Gi")
+    vmi = until(
+        a,
+        "tick",
+        lambda vmi: "attach device" in (condition(vmi, "HotMemoryChange") or {"message": ""})["message"],
+    )
+    assert int(vmi["status"]["memory"]["guestRequested"]) == 1024 * MIB
+    assert int(vmi["status"]["memory"]["guestCurrent"]) == 1024 * MIB
+    told = len(ticks(a, "tick"))
+    eventually("the guest ticks on", lambda: len(ticks(a, "tick")) > told)
+    change(a, "tick", memory="1Gi")
+    until(a, "tick", lambda vmi: condition(vmi, "HotMemoryChange") is None)
 
 
 def pcpus(agent: Client) -> int:
