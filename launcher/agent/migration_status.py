@@ -90,6 +90,15 @@ def _abort_status(attempt: AttemptRecord) -> str | None:
 
 
 def _conditions(attempt: AttemptRecord) -> tuple[VirtualMachineInstanceMigrationCondition, ...]:
+    if attempt.interrupted and not attempt.phase.final:
+        return (
+            VirtualMachineInstanceMigrationCondition(
+                type="PostCopyInterrupted",
+                status="True",
+                reason=Cause.POST_COPY_FAILED.value,
+                message=f"{attempt.interrupted} (resumed {attempt.resumes} times)",
+            ),
+        )
     if attempt.phase is Phase.FAILED:
         return (
             VirtualMachineInstanceMigrationCondition(

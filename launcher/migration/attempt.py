@@ -98,6 +98,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``job_began`` is monotonic time of this boot (a migration does not outlive the host's).
     ``suspended``: the engine itself stopped the guest. ``cancel``: somebody wants it cancelled.
     ``call_error`` is what the migrate call said at its end.
+    ``interrupted`` is why post-copy stands still, since ``interrupted_at`` (as ``job_began``), empty while it
+    does not; it was resumed ``resumes`` times.
     ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
     """
 
@@ -110,6 +112,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     max_downtime_ms: int | None = None
     suspended: bool = False
     post_copy: bool = False
+    interrupted: str = ""
+    interrupted_at: float | None = None
+    resumes: int = 0
     cancel: bool = False
     abort_cause: Cause = Cause.NONE
     abort_reason: str = ""

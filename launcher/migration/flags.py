@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
+
 from launcher.hypervisor.port import MigrateFlag, MigrateParams
 from launcher.migration.attempt import Outgoing
 from launcher.migration.peer import PrepareReply
@@ -47,3 +51,9 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         disks_uri=reply.disks_uri if outgoing.migrate_disks else "",
         compression=options.compression if parallel else "",
     )
+
+
+def resume_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
+    """Arguments that resume this attempt's post-copy: as it began, without disks, which are there by then."""
+    params = migrate_params(msgspec.structs.replace(outgoing, migrate_disks=()), reply)
+    return dataclasses.replace(params, flags=params.flags | {MigrateFlag.POSTCOPY_RESUME})

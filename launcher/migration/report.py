@@ -19,10 +19,12 @@ def make_report(
     samples: Sequence[Sample],
     steps: Sequence[StepTaken],
     elapsed_s: float,
+    post_copy: bool = False,
 ) -> MigrationReport:
     """Put it together; numbers libvirt did not give come from the last sample and say so (``source``)."""
     taken = tuple((step.t, step.action, step.reason) for step in steps)
     counted = next((s for s in reversed(samples) if s.processed is not None), None)
+    disk_bytes, disk_ms = _disks(final, samples)
     iterations = max((s.iteration for s in samples if s.iteration is not None), default=None)
     if final is None or final.kind == "none":
         total_ms = round(elapsed_s * 1000)
@@ -35,6 +37,9 @@ def make_report(
             transferred=transferred,
             memory_total=counted.total if counted else None,
             mean_bps=_rate(transferred, total_ms),
+            disk_bytes=disk_bytes,
+            disk_ms=disk_ms,
+            post_copy=post_copy,
             steps=taken,
             source="samples",
         )
@@ -52,8 +57,23 @@ def make_report(
         transferred=transferred,
         memory_total=final.memory_total,
         mean_bps=_rate(transferred, total_ms_),
+        disk_bytes=disk_bytes,
+        disk_ms=disk_ms,
+        post_copy=post_copy,
         steps=taken,
     )
+
+
+def _disks(final: JobStats | None, samples: Sequence[Sample]) -> tuple[int | None, int | None]:
+    """Bytes of copied disks, and how long that took before memory began to flow; None when none were."""
+    seen = [s for s in samples if s.disk_total]
+    copied = final.disk_processed if final is not None and final.disk_total else None
+    if copied is None:
+        copied = max((s.disk_processed or 0 for s in seen), default=None)
+    if copied is None:
+        return None, None
+    ended = next((s.t for s in samples if s.iteration), samples[-1].t if samples else 0.0)
+    return copied, round(ended * 1000)
 
 
 def _first(first: int | None, second: int | None) -> int | None:

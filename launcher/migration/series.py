@@ -79,6 +79,9 @@ class Series:
             dirty_rate_bps=sample.dirty_rate or 0,
             max_downtime_ms=sample.max_downtime_ms or 0,
             eta_s=None if eta is None else round(eta, 1),
+            disk_total=sample.disk_total or 0,
+            disk_processed=sample.disk_processed or 0,
+            disk_remaining=sample.disk_remaining or 0,
             note=note,
         )
 

@@ -38,6 +38,7 @@ from launcher.migration.ownership import SourceSide, Verdict
 from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
 from launcher.migration.progress import MigrationProgress
+from launcher.migration.recovery import Recovery, in_halves
 from launcher.migration.report import make_report
 from launcher.migration.resolve import Resolved, Resolver
 
@@ -107,7 +108,7 @@ class SourceMigration:
         if record.phase.final:
             return CancelAnswer.ENDED
         await self._ledger.change(cancel=True)
-        if record.post_copy:
+        if record.post_copy and not record.interrupted:
             return CancelAnswer.TOO_LATE
         self._monitor.nudge()
         return CancelAnswer.ACCEPTED
@@ -230,6 +231,13 @@ class SourceMigration:
             uuid=record.outgoing.uuid,
         )
         resolved = await resolver.resolve(suspended=record.suspended, reason=reason)
+        if in_halves(resolved):
+            recovery = Recovery(
+                self._hypervisor, self._ledger, self._monitor, resolver, self._clock, self._interrupted
+            )
+            ending, resolved = await recovery.run(reason)
+            final = ending.final or await self._completed_stats() or final
+            reason = ending.error or reason
         proven = resolved.source is SourceSide.MIGRATED
         if resolved.verdict is Verdict.TARGET_OWNS:
             await self._succeed(final, resolved.note, confirmed=True)
@@ -239,6 +247,9 @@ class SourceMigration:
         else:
             cause, reason = _failure(resolved, cause, reason)
             await self._fail(cause, reason, final=final)
+
+    def _interrupted(self, note: str) -> None:
+        self._publish(self._monitor.phase_progress(Phase.RUNNING, note))
 
     def _why(self, final: JobStats | None) -> tuple[Cause, str]:
         """Why the job ended, should it turn out that the guest stayed."""
@@ -261,8 +272,16 @@ class SourceMigration:
             samples=self._monitor.series.samples,
             steps=self.record.steps,
             elapsed_s=self._ledger.elapsed,
+            post_copy=self.record.post_copy,
         )
-        await self._enter(Phase.SUCCEEDED, reason=note, confirmed=confirmed, report=report)
+        await self._enter(
+            Phase.SUCCEEDED,
+            reason=note,
+            confirmed=confirmed,
+            report=report,
+            interrupted="",
+            interrupted_at=None,
+        )
 
     async def _fail(self, cause: Cause, reason: str, *, final: JobStats | None = None) -> None:
         report = make_report(
@@ -272,6 +291,7 @@ class SourceMigration:
             samples=self._monitor.series.samples,
             steps=self.record.steps,
             elapsed_s=self._ledger.elapsed,
+            post_copy=self.record.post_copy,
         )
         await self._enter(Phase.FAILED, cause=cause, reason=reason, report=report)
 

@@ -250,15 +250,6 @@ def test_post_copy_that_never_begins_is_not_believed() -> None:
     assert stage.world.running == ["target"]
 
 
-def test_post_copy_that_breaks_keeps_both_halves() -> None:
-    stage = Stage(World(duration_s=None, fault="post-copy"), POST_COPY)
-    record = migrate(stage)
-    assert record.cause is Cause.POST_COPY_FAILED
-    assert stage.world.source is not None
-    assert stage.world.target is not None
-    assert (stage.hooks.released, stage.hooks.adopted) == (0, 0)
-
-
 def test_pausing_the_guest_ends_a_migration_that_does_not_converge() -> None:
     stage = Stage(World(duration_s=None), PAUSE)
     record = migrate(stage)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts a guest together again whose post-copy was interrupted: resumes it until it ends or somebody gives up.
+
+Both halves are kept meanwhile, whatever happens: the source has pages that the target lacks, the target has
+run the guest since. Each try begins with a look at both sides, so that it may be repeated by another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from launcher.migration.clock import Clock
+from launcher.migration.domains import Domains
+from launcher.migration.flags import resume_params
+from launcher.migration.ledger import Ledger
+from launcher.migration.monitor import Ending, Monitor
+from launcher.migration.ownership import SourceSide, Verdict
+from launcher.migration.resolve import Resolved, Resolver
+
+LIMIT_S = 3600.0
+"""So long it is tried without anybody's help."""
+LOOK_S = 15.0
+"""For one look at both sides: more than a guest must be missing to be believed lost."""
+FIRST_PAUSE_S = 0.5
+"""libvirt may refuse for a moment: QEMU takes a while to see that its connection broke."""
+LAST_PAUSE_S = 30.0
+CRASHES = 2
+"""A target's libvirtd that ended so often on being asked to resume (11.3 does, always) is not asked again."""
+# What libvirt says when the other daemon ends in the middle of a call.
+_DAEMON_ENDED = "End of file while reading data"
+
+
+def in_halves(resolved: Resolved) -> bool:
+    """The guest is on both sides, and there is something to put together."""
+    if resolved.source is not SourceSide.POST_COPY:
+        return False
+    return resolved.verdict in (Verdict.POST_COPY_BROKEN, Verdict.WAIT)
+
+
+class Recovery:
+    """One interrupted post-copy. ``tell`` is told what is being done; it must not block."""
+
+    def __init__(
+        self,
+        hypervisor: Domains,
+        ledger: Ledger,
+        monitor: Monitor,
+        resolver: Resolver,
+        clock: Clock,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._hypervisor = hypervisor
+        self._ledger = ledger
+        self._monitor = monitor
+        self._resolver = resolver
+        self._clock = clock
+        self._tell = tell
+
+    async def run(self, why: str) -> tuple[Ending, Resolved]:
+        """Resume until one side owns the guest, or nothing more may be tried; the last look says which.
+
+        Raises:
+            HypervisorUnavailable: the source's own libvirt cannot be asked; run it again when it can.
+        """
+        record = self._ledger.record
+        began = record.interrupted_at or self._clock.monotonic()
+        # A request to cancel that came before was too late; one that came since means this.
+        cancel = record.cancel and bool(record.interrupted)
+        await self._ledger.change(interrupted_at=began, interrupted=why, cancel=cancel, post_copy=True)
+        self._ledger.step_taken("post-copy interrupted", why)
+        pause, crashes = FIRST_PAUSE_S, 0
+        while True:
+            self._tell(f"post-copy is interrupted: {self._ledger.record.interrupted}")
+            resolved = await self._resolver.resolve(suspended=False, reason=why, limit_s=LOOK_S)
+            if not in_halves(resolved):
+                return Ending(returned=False), resolved
+            if resolved.verdict is Verdict.POST_COPY_BROKEN:
+                ending = await self._resume()
+                if ending.returned:
+                    resolved = await self._resolver.resolve(suspended=False, reason="")
+                    return ending, resolved
+                crashes += _DAEMON_ENDED in ending.error
+                await self._ledger.change(interrupted=ending.error or why)
+            given_up = self._given_up(began, crashes)
+            if given_up:
+                await self._ledger.change(interrupted=given_up)
+                return Ending(returned=False, error=given_up), resolved
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+    async def _resume(self) -> Ending:
+        record = self._ledger.record
+        assert record.reply is not None, "a migration in post-copy had an answer of the target"
+        params = resume_params(record.outgoing, record.reply)
+        self._ledger.step_taken("resume post-copy", f"try {record.resumes + 1}")
+        await self._ledger.change(resumes=record.resumes + 1)
+        call = asyncio.ensure_future(self._hypervisor.migrate(record.outgoing.uuid, params))
+        try:
+            return await self._monitor.watch(call)
+        finally:
+            if not call.done():
+                call.cancel()
+
+    def _given_up(self, began: float, crashes: int) -> str:
+        record = self._ledger.record
+        if record.cancel:
+            return f"given up on request after {record.resumes} tries: {record.interrupted}"
+        if crashes >= CRASHES:
+            return (
+                f"the target's libvirtd ended {crashes} times when it was asked to resume; "
+                "bring it to another version (11.3 is known for it) and recover the migration by hand"
+            )
+        if self._clock.monotonic() - began > LIMIT_S:
+            return f"not resumed within {LIMIT_S:.0f} s ({record.resumes} tries): {record.interrupted}"
+        return ""

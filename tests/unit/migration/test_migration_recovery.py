@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Post-copy that is interrupted: put together again, given up by somebody, never thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from migration_stage import Stage, migrate
+from migration_world import World, run
+
+from launcher.hypervisor.port import DomainState, MigrateFlag
+from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.options import Options
+from launcher.migration.recovery import LIMIT_S
+
+POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True)
+UNREACHABLE = "unable to connect to server at 'b:49152': No route to host"
+EOF_ERROR = "End of file while reading data: Input/output error"
+
+
+def broken(*resume_errors: str) -> Stage:
+    stage = Stage(World(duration_s=None, fault="post-copy"), POST_COPY)
+    stage.world.resume_errors = list(resume_errors)
+    return stage
+
+
+def both_kept(stage: Stage) -> bool:
+    source, target = stage.world.source, stage.world.target
+    assert source is not None
+    assert target is not None
+    assert (stage.hooks.released, stage.hooks.adopted) == (0, 0)
+    return source.state is DomainState.PAUSED and target.state is DomainState.RUNNING
+
+
+@pytest.mark.parametrize("tries", [1, 3, 8])
+def test_it_is_resumed_until_it_ends_well(tries: int) -> None:
+    stage = broken(*[UNREACHABLE] * (tries - 1))
+    record = migrate(stage)
+    assert (record.phase, record.confirmed, record.interrupted) == (Phase.SUCCEEDED, True, "")
+    assert record.resumes == tries
+    assert stage.world.running == ["target"]
+    assert stage.world.params is not None
+    assert {MigrateFlag.POSTCOPY, MigrateFlag.POSTCOPY_RESUME} <= stage.world.params.flags
+    assert record.report is not None
+    assert record.report.post_copy
+
+
+def test_it_breaks_again_and_is_resumed_again() -> None:
+    stage = broken()
+    original = stage.world._resumed
+
+    async def break_once() -> None:
+        stage.world._resumed = original  # type: ignore[method-assign]
+        stage.world.began = asyncio.get_running_loop().time()
+        await stage.world._in_post_copy()  # the fault is still there
+
+    stage.world._resumed = break_once  # type: ignore[method-assign]
+    record = migrate(stage)
+    assert (record.phase, record.resumes) == (Phase.SUCCEEDED, 2)
+
+
+def test_without_an_end_both_halves_are_kept_and_the_report_says_so() -> None:
+    stage = broken(*[UNREACHABLE] * 1000)
+    record = migrate(stage)
+    assert (record.phase, record.cause) == (Phase.FAILED, Cause.POST_COPY_FAILED)
+    assert both_kept(stage)
+    assert f"not resumed within {LIMIT_S:.0f} s" in record.reason
+    assert 100 < record.resumes < 200, "with back-off"
+
+
+def test_a_target_that_cannot_be_asked_is_waited_for() -> None:
+    stage = broken()
+
+    async def main() -> AttemptRecord:
+        async def cut(label: str) -> None:
+            if label == "source.start_postcopy":
+                stage.wire.down |= {"state", "finish"}
+                asyncio.get_running_loop().call_later(300, stage.wire.down.clear)
+
+        stage.world.hook = cut
+        return await stage.agent().run()
+
+    record = run(main())
+    assert (record.phase, record.resumes, stage.world.running) == (Phase.SUCCEEDED, 1, ["target"])
+
+
+def test_a_daemon_that_dies_of_the_resume_is_not_asked_for_ever() -> None:
+    stage = broken(*[EOF_ERROR] * 50)
+    record = migrate(stage)
+    assert (record.cause, record.resumes) == (Cause.POST_COPY_FAILED, 2)
+    assert "libvirtd ended 2 times" in record.reason
+    assert both_kept(stage)
+
+
+def test_an_operator_can_give_up() -> None:
+    stage = broken(*[UNREACHABLE] * 1000)
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while not engine.record.resumes:
+            await asyncio.sleep(1)
+        assert await engine.cancel() == "accepted"
+        return await task
+
+    record = run(main())
+    assert record.cause is Cause.POST_COPY_FAILED
+    assert record.reason.startswith("post-copy failed, both halves are kept: given up on request")
+    assert both_kept(stage)
+
+
+def test_a_cancel_in_healthy_post_copy_is_too_late_and_does_not_end_a_later_recovery() -> None:
+    stage = broken()
+    stage.world.post_copy_s = 5.0
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while not engine.record.post_copy:
+            await asyncio.sleep(0.1)
+        assert await engine.cancel() == "too-late"
+        return await task
+
+    assert run(main()).phase is Phase.SUCCEEDED
+
+
+def test_an_agent_that_restarts_goes_on_resuming() -> None:
+    stage = broken(*[UNREACHABLE] * 5)
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while engine.record.resumes < 2:
+            await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait({task})
+        return await stage.agent(stage.notebook.last).run()
+
+    record = run(main())
+    assert (record.phase, record.resumes) == (Phase.SUCCEEDED, 6)
+
+
+@pytest.mark.parametrize(
+    ("side", "cause"), [("target", Cause.LOST), ("source", Cause.POST_COPY_FAILED)], ids=["target", "source"]
+)
+def test_a_half_that_is_gone_ends_it(side: str, cause: Cause) -> None:
+    stage = broken(UNREACHABLE)
+
+    async def main() -> AttemptRecord:
+        async def die(label: str) -> None:
+            if label == "source.migrate" and stage.world.source is not None:
+                if stage.world.source.reason != "post-copy-failed":
+                    return
+                dead = replace(stage.world.source, state=DomainState.SHUTOFF, reason="crashed")
+                stage.world.put(side, None if side == "target" else dead)
+
+        stage.world.hook = die
+        return await stage.agent().run()
+
+    record = run(main())
+    assert (record.phase, record.cause) == (Phase.FAILED, cause)
+    assert stage.hooks.released == 0
+
+
+def test_a_dead_link_in_post_copy_is_cut_and_resumed() -> None:
+    stage = Stage(World(duration_s=None), POST_COPY)
+    stage.world.post_copy_s = 10_000.0
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while not engine.record.post_copy:
+            await asyncio.sleep(0.5)
+        stage.world.moving = False
+        while "source.pause_post_copy" not in stage.world.calls:
+            await asyncio.sleep(0.5)
+        stage.world.moving = True
+        stage.world.post_copy_s = 5.0
+        return await task
+
+    record = run(main())
+    assert (record.phase, record.resumes) == (Phase.SUCCEEDED, 1)
+    assert "interrupt post-copy" in [s.action for s in record.steps]
