@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from launcher.agent.cells import cell_findings
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services, enter
@@ -123,6 +124,9 @@ class IncomingHooks:
             msgspec.json.decode(request.companions, type=Companions) if request.companions else Companions()
         )
         draft = await self._instances.draft(vmi, companions, uid=uid_of(vmi), live=view)
+        findings = cell_findings(draft, view)
+        if findings:
+            raise MigrationRefused(findings)
         status = vmi.status
         transitions = draft.transitions
         paused = False
@@ -185,8 +189,8 @@ class IncomingChecks:
     async def _specification(self, request: PrepareRequest) -> tuple[str, ...]:
         vmi = decode_vmi(request)
         view = read_domain(request.domain_xml)
-        await self._instances.draft(vmi, Companions(), uid=uid_of(vmi), live=view)
-        return ()
+        draft = await self._instances.draft(vmi, Companions(), uid=uid_of(vmi), live=view)
+        return cell_findings(draft, view)
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
         wanted = read_domain(request.domain_xml).used_memory + QEMU_OVERHEAD_BYTES
