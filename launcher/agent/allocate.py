@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 from launcher.agent.ledger import Ledger, page_size
 from launcher.agent.port import Companions
-from launcher.errors import Exhausted
+from launcher.errors import Exhausted, HostUnsupported
 from launcher.plan.allocations import Allocations, ClaimPlace
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import HostCPU, NodeFacts, NumaCell
 from launcher.plan.numa import split_memory
 from launcher.plan.pinning import exclusive_cpus, mirrors_cells
+from launcher.plan.settings import NetworkSettings
 from launcher.spec.model import VirtualMachineInstance
 
 TAP_PREFIX = "lt"
@@ -25,9 +26,22 @@ TAP_PREFIX = "lt"
 
 
 def allocate(
-    vmi: VirtualMachineInstance, companions: Companions, *, uid: str, facts: NodeFacts, ledger: Ledger
+    vmi: VirtualMachineInstance,
+    companions: Companions,
+    *,
+    uid: str,
+    facts: NodeFacts,
+    ledger: Ledger,
+    pools: tuple[str, ...] = NetworkSettings().pools,
 ) -> Allocations:
-    """Allocations for the defaulted ``vmi`` out of what ``ledger`` says is left."""
+    """Allocations for the defaulted ``vmi`` out of what ``ledger`` says is left.
+
+    ``pools`` are where outer addresses come from; those of a family that the node lacks are left alone.
+
+    Raises:
+        HostUnsupported: an interface masquerades, and there is no pool.
+        Exhausted: a pool has no address left.
+    """
     firmware = vmi.spec.domain.firmware
     uuid = (firmware.uuid if firmware is not None else None) or uid
     devices = vmi.spec.domain.devices
@@ -45,6 +59,7 @@ def allocate(
             )
             for claim in companions.claims
         },
+        outer=_outer(vmi, uid, facts, ledger, pools),
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 
@@ -58,6 +73,21 @@ def mac_address(uid: str, interface: str) -> str:
 def tap_name(uid: str, interface: str) -> str:
     """A device name that no other interface of the node has."""
     return TAP_PREFIX + hashlib.sha256(f"tap/{uid}/{interface}".encode()).hexdigest()[:12]
+
+
+def _outer(
+    vmi: VirtualMachineInstance, uid: str, facts: NodeFacts, ledger: Ledger, pools: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not any(nic.masquerade is not None for nic in vmi.spec.domain.devices.interfaces):
+        return ()
+    usable = [pool for pool in pools if facts.ipv6 or ":" not in pool]
+    if not usable:
+        raise HostUnsupported(
+            "addresses for masquerade",
+            "neither network.pool nor network.pool6 can be used",
+            hint="set network.pool in the agent's configuration",
+        )
+    return tuple(ledger.free_address(uid, pool) for pool in usable)
 
 
 def cells_of(facts: NodeFacts, cpus: tuple[int, ...]) -> tuple[NumaCell, ...]:

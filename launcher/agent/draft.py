@@ -63,7 +63,9 @@ def draft(
         defaulted = as_it_runs(defaulted, live)
         booted = as_it_booted(defaulted, live)
     ledger = site.ledger
-    allocations = allocate(defaulted, companions, uid=uid, facts=site.facts, ledger=ledger)
+    allocations = allocate(
+        defaulted, companions, uid=uid, facts=site.facts, ledger=ledger, pools=site.plan.network.pools
+    )
     plan = make_plan(booted, site.facts, allocations, site.plan)
     require_runnable(plan.devices)
     ledger.require(

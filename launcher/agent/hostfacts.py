@@ -140,6 +140,7 @@ def _merged(known: NodeFacts, now: _Now) -> NodeFacts:
         memory=there.memory,
         smt=there.smt,
         memory_locking=there.memory_locking,
+        ipv6=there.ipv6,
         page_size=now.page_size,
         programs=Programs(swtpm=there.swtpm, virtiofsd=there.virtiofsd, passt=there.passt),
         devices=HostDevices(vhost_vsock=there.vhost_vsock, vhost_net=there.vhost_net),

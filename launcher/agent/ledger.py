@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has what of the node: pCPUs, huge pages, memory, vsock addresses. Pure; nothing is kept here.
+"""Who has what of the node: pCPUs, huge pages, memory, addresses. Pure; nothing is kept here.
 
 A ledger is drawn up from the records of the node's instances, each time that somebody asks: what a record's
 plan says is taken, and free again when the record is gone. So it is right after a restart, counts guests that
@@ -9,6 +9,7 @@ are on their way here, and cannot leak. Two requests cannot get the same: the ag
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,11 +49,13 @@ class Pages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What one instance has, or will take; ``settled``: it has taken what it needs. ``memory`` in bytes."""
+    """What one instance has, or will take; ``settled``: it has taken what it needs. ``memory`` in bytes,
+    ``cid`` is its vsock address, ``outer`` are its addresses on this node."""
 
     key: str
     cpus: frozenset[int] = frozenset()
     cid: int = 0
+    outer: tuple[str, ...] = ()
     pages: tuple[Pages, ...] = ()
     memory: int = 0
     settled: bool = False
@@ -64,6 +67,7 @@ def holding(record: InstanceRecord) -> Holding:
         key=record.key,
         cpus=_pinned(record.plan),
         cid=record.allocations.vsock_cid,
+        outer=record.allocations.outer,
         pages=pages(record.plan, record.defaulted),
         memory=reserved_memory(record.plan, record.defaulted),
         settled=record.phase not in ("Pending", "Scheduling"),
@@ -151,6 +155,27 @@ class Ledger:
         start = int.from_bytes(digest[:8]) % span
         cids = (FIRST_CID + (start + step) % span for step in range(len(taken) + 1))
         return next(cid for cid in cids if cid not in taken)
+
+    def free_address(self, uid: str, pool: str) -> str:
+        """An address of ``pool`` (ADDRESS/PREFIX) that no instance of the node has, by preference the same
+        each time; never the first host, which is the node's, nor the network's or the broadcast address.
+
+        Raises:
+            Exhausted: all are taken.
+        """
+        network = ipaddress.ip_network(pool)
+        taken = {ipaddress.ip_address(address) for held in self._holdings for address in held.outer}
+        count = min(network.num_addresses - 3, 2**62)
+        start = int.from_bytes(hashlib.sha256(f"outer/{uid}".encode()).digest()[:8]) % count
+        for step in range(min(len(taken) + 1, count)):
+            address = network.network_address + 2 + (start + step) % count
+            if address not in taken:
+                return str(address)
+        raise Exhausted(
+            "addresses",
+            f"all {count} addresses of {pool} are taken",
+            hint="delete an instance, or give the node a larger network.pool",
+        )
 
     def pages_left(self, size: int, cell: int | None, *, own: int = 0) -> int | None:
         """Huge pages of ``size`` that are left in the NUMA cell ``cell``, or (None) in all together.

@@ -90,6 +90,7 @@ class NodeAgent:
         self._hypervisor.subscribe(self._on_event)
         await self._instances.load()
         await self._migrations.load()
+        await self._services.resources.take_up(frozenset(r.uid for r in self._instances.records()))
         await self._hypervisor.start()
         await self._instances.settle(timeout_s=SETTLE_S)
         self._supervisor.keep(self._read_all, name="periodic read")
@@ -100,6 +101,7 @@ class NodeAgent:
         self._services.hub.close()
         await self._migrations.close()
         await self._supervisor.stop()
+        await self._services.resources.close()
         await self._hypervisor.close()
         await self._store.close()
 
@@ -324,7 +326,12 @@ async def _quietly(work: object) -> None:
 
 def _make_roots(config: Config) -> None:
     # QEMU runs as another user: it must be able to pass through, and to see nothing but its own.
-    for path in (Path(config.state_dir), Path(config.state_dir, "instances"), Path(config.run_dir, "i")):
+    for path in (
+        Path(config.state_dir),
+        Path(config.state_dir, "instances"),
+        Path(config.run_dir, "i"),
+        Path(config.run_dir, "n"),
+    ):
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o711)
     Path(config.run_dir).chmod(0o711)

@@ -15,7 +15,8 @@ import msgspec
 from launcher.agent.store import Store
 from launcher.plan.devices.observed import with_observations
 from launcher.plan.model import VMPlan
-from launcher.plan.steps import AnyStep, CreateTap
+from launcher.plan.steps import AnyStep
+from launcher.storage.executor import STORAGE_STEPS
 from launcher.storage.observe import observe
 
 STEP_TIMEOUT_S = 600.0
@@ -30,10 +31,20 @@ class Executor(Protocol):
     async def release(self, step: AnyStep) -> None: ...
 
 
+class Network(Executor, Protocol):
+    """The executor of networks, which has servers to look after."""
+
+    def take_up(self, step: AnyStep) -> None:
+        """Look after what an earlier agent made for an instance that lives."""
+
+    async def close(self) -> None:
+        """Look after nothing any more; what serves goes on."""
+
+
 class Resources:
     """The journal with the executors behind it."""
 
-    def __init__(self, store: Store, *, storage: Executor, network: Executor) -> None:
+    def __init__(self, store: Store, *, storage: Executor, network: Network) -> None:
         self._store = store
         self._storage = storage
         self._network = network
@@ -58,6 +69,16 @@ class Resources:
                 await self._executor(step).release(step)
             await self._store.journal_remove(step)
 
+    async def take_up(self, living: frozenset[str]) -> None:
+        """Look after what earlier agents made for the instances ``living``."""
+        for owner in sorted(living & await self._store.journal_owners()):
+            for step in await self._store.journal_of(owner):
+                self._network.take_up(step)
+
+    async def close(self) -> None:
+        """Look after nothing any more; what instances own stays."""
+        await self._network.close()
+
     async def reap(self, living: frozenset[str]) -> tuple[str, ...]:
         """Release what belongs to nobody; returns the owners that were swept."""
         orphans = tuple(sorted(await self._store.journal_owners() - living))
@@ -66,4 +87,4 @@ class Resources:
         return orphans
 
     def _executor(self, step: AnyStep) -> Executor:
-        return self._network if isinstance(step, CreateTap) else self._storage
+        return self._storage if isinstance(step, STORAGE_STEPS) else self._network

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from launcher.agent.ledger import Limits
+from launcher.agent.network_settings import network_settings
 from launcher.errors import InvalidRequest, Violation
 from launcher.host.config import Config
 from launcher.plan.cpuset import parse_cpuset
@@ -14,13 +15,14 @@ from launcher.spec.model import Quantity
 
 
 def plan_settings(config: Config) -> PlanSettings:
-    """Settings of ``make_plan``."""
+    """Settings of ``make_plan``; raises InvalidRequest for values that cannot be."""
     return PlanSettings(
         state_dir=config.state_dir,
         run_dir=config.run_dir,
         allow_emulation=config.allow_emulation,
         live_update=config.live_update,
         pod_bridge=config.network.bridge,
+        network=network_settings(config),
         dedicated_cpus=node_limits(config).dedicated_cpus or (),
         confine=True,
     )

@@ -33,6 +33,7 @@ class Machine:
     memory: int
     smt: bool | None
     memory_locking: bool
+    ipv6: bool
     swtpm: str
     virtiofsd: str
     passt: str
@@ -48,6 +49,7 @@ def look() -> Machine:
         memory=psutil.virtual_memory().total,
         smt=smt_active(),
         memory_locking=may_lock_memory(resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]),
+        ipv6=Path("/proc/sys/net/ipv6").is_dir(),
         swtpm=program("swtpm"),
         virtiofsd=program("virtiofsd"),
         passt=program("passt"),

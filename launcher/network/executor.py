@@ -1,30 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes and releases the network steps of a plan. Each can be made twice and released twice."""
+"""Makes and releases the network steps of a plan. Each can be made twice and released twice.
+
+pyroute2 is loaded with the first link: it costs 24 MiB.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from launcher.errors import Bug
-from launcher.plan.steps import AnyStep, CreateTap
+from launcher.network import dnsmasq, namespace, nft, ruleset
+from launcher.network.supervision import Supervision
+from launcher.plan.steps import (
+    AnyStep,
+    CreateNetworkNamespace,
+    CreateTap,
+    CreateVeth,
+    FilterTap,
+    ServeAddresses,
+    SharePool,
+    TranslateAddresses,
+)
 
-NETWORK_STEPS = (CreateTap,)
+UPLINK_PREFIX = "lu"
+"""Links that need the node's NAT, see ``plan.networks``."""
 
 
 class NetworkExecutor:
-    """Taps of the namespace the agent runs in. pyroute2 is loaded with the first tap: it costs 24 MiB."""
+    """Links of the namespace the agent runs in, namespaces of instances, and what serves in them."""
+
+    kinds = (
+        CreateTap,
+        CreateNetworkNamespace,
+        CreateVeth,
+        FilterTap,
+        TranslateAddresses,
+        SharePool,
+        ServeAddresses,
+    )
+
+    def __init__(self) -> None:
+        self._pool = asyncio.Lock()
+        self._servers = Supervision(dnsmasq.serve)
 
     async def make(self, step: AnyStep) -> None:
-        """Bring ``step`` about; raises NetworkError."""
-        if not isinstance(step, CreateTap):
-            raise Bug(f"{type(step).__name__} is not a network step")
-        from launcher.network.tap import create_tap
+        """Bring ``step`` about; raises NetworkError or HostUnsupported."""
+        match step:
+            case CreateTap():
+                from launcher.network.tap import create_tap
 
-        await asyncio.to_thread(create_tap, step)
+                await asyncio.to_thread(create_tap, step)
+            case CreateNetworkNamespace():
+                await asyncio.to_thread(_create_namespace, step)
+            case CreateVeth():
+                from launcher.network.veth import create_veth
+
+                await asyncio.to_thread(create_veth, step)
+            case FilterTap():
+                await nft.apply(step.network, ruleset.filter_rules(step))
+            case TranslateAddresses():
+                rules = ruleset.translation_rules(step)
+                await nft.apply(step.network, rules, namespace=Path(step.namespace))
+            case SharePool():
+                await self._share(step)
+            case ServeAddresses():
+                await self._servers.keep(step)
+            case _:
+                raise Bug(f"{type(step).__name__} is not a network step")
 
     async def release(self, step: AnyStep) -> None:
         """Undo ``step``; what is already gone is fine."""
-        if isinstance(step, CreateTap):
-            from launcher.network.tap import delete_tap
+        match step:
+            case CreateTap():
+                from launcher.network.tap import delete_tap
 
-            await asyncio.to_thread(delete_tap, step)
+                await asyncio.to_thread(delete_tap, step)
+            case CreateNetworkNamespace():
+                await asyncio.to_thread(namespace.remove, Path(step.path))
+            case CreateVeth():
+                from launcher.network.veth import delete_veth
+
+                await asyncio.to_thread(delete_veth, step)
+            case FilterTap():
+                await nft.apply(step.network, ruleset.removal("netdev", ruleset.filter_table(step.tap)))
+            case TranslateAddresses():
+                pass  # they go with the namespace
+            case SharePool():
+                await self._unshare(step)
+            case ServeAddresses():
+                self._servers.let_go(step)
+                await asyncio.to_thread(dnsmasq.end, step)
+            case _:
+                raise Bug(f"{type(step).__name__} is not a network step")
+
+    def take_up(self, step: AnyStep) -> None:
+        """Look after what a living instance was given by an earlier agent: its server runs, or soon does."""
+        if isinstance(step, ServeAddresses):
+            self._servers.resume(step)
+
+    async def close(self) -> None:
+        """Look after nothing any more; servers go on."""
+        await self._servers.close()
+
+    async def _share(self, step: SharePool) -> None:
+        async with self._pool:
+            await asyncio.to_thread(_forward, step)
+            await nft.apply(step.network, ruleset.pool_rules(step))
+
+    async def _unshare(self, step: SharePool) -> None:
+        from launcher.network.link import marked
+
+        async with self._pool:
+            if not await asyncio.to_thread(marked, UPLINK_PREFIX):
+                await nft.apply(step.network, ruleset.removal("inet", ruleset.TABLE))
+
+
+def _create_namespace(step: CreateNetworkNamespace) -> None:
+    from launcher.network.forwarding import forward_all
+
+    path = Path(step.path)
+    namespace.create(path)
+    namespace.inside(path, forward_all)
+
+
+def _forward(step: SharePool) -> None:
+    from launcher.network.forwarding import forward_on_node
+
+    forward_on_node(frozenset(6 if ":" in pool else 4 for pool in step.pools))

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tap devices in the network namespace that libvirtd and the agent share. Blocking; call it in a thread.
-
-A tap is ours when its alias says so; a device of the same name without our alias is never touched.
-"""
+"""Tap devices in the network namespace that libvirtd and the agent share. Blocking; call it in a thread."""
 
 from __future__ import annotations
 
-import errno
+import socket
 
 from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
-from launcher.errors import NetworkError
+from launcher.errors import HostUnsupported, NetworkError
+from launcher.network import link
+from launcher.network.namespace import set_sysctl
 from launcher.plan.steps import CreateTap
 
-ALIAS_PREFIX = "launcher:"
+KIND = "tun"
+_PVID_UNTAGGED = 0x2 | 0x4
+"""Linux, include/uapi/linux/if_bridge.h: BRIDGE_VLAN_INFO_PVID and BRIDGE_VLAN_INFO_UNTAGGED."""
 
 
 def create_tap(step: CreateTap) -> None:
@@ -22,68 +22,79 @@ def create_tap(step: CreateTap) -> None:
 
     Raises:
         NetworkError: a foreign device has the name, or the bridge is missing.
+        HostUnsupported: the agent may not, or the kernel cannot.
     """
-    with IPRoute() as ip:
-        index = _index(ip, step.name)
+    with link.netlink(step.network, f"tap {step.name} cannot be made (is /dev/net/tun there?)") as ip:
+        index = link.index_of(ip, step.name)
         if index is None:
-            _add(ip, step)
-            index = _index(ip, step.name)
+            flags = {"no_pi": 1, "one_queue": 0, "vnet_hdr": 1, "multi_queue": int(step.queues > 1)}
+            ip.link("add", ifname=step.name, kind="tuntap", mode="tap", ifr=flags)
+            index = link.index_of(ip, step.name)
             if index is None:
                 raise NetworkError(step.network, f"tap {step.name} vanished right after it was made")
-        elif not _ours(ip, index, step.owner):
-            raise NetworkError(
-                step.network,
-                f"a device named {step.name} exists and is not this instance's",
-                hint="remove it, or let the instance have another name",
-            )
-        ip.link("set", index=index, ifalias=f"{ALIAS_PREFIX}{step.owner}")
-        if step.mtu is not None:
-            ip.link("set", index=index, mtu=step.mtu)
-        if step.bridge is not None:
-            bridge = _index(ip, step.bridge)
-            if bridge is None:
-                raise NetworkError(
-                    step.network,
-                    f"the node has no bridge {step.bridge!r}",
-                    hint="create it, or change network.bridge in the agent's configuration",
-                )
+        else:
+            link.require_ours(ip, index, network=step.network, name=step.name, owner=step.owner, kind=KIND)
+        ip.link("set", index=index, ifalias=f"{link.ALIAS_PREFIX}{step.owner}")
+        _stay_silent(step.name)
+        bridge = _bridge(ip, step) if step.bridge is not None else None
+        mtu = step.mtu
+        if mtu is None and bridge is not None:
+            # A port of a smaller MTU would lower the bridge's.
+            mtu = ip.get_links(bridge)[0].get_attr("IFLA_MTU")
+        if mtu is not None:
+            ip.link("set", index=index, mtu=mtu)
+        if bridge is not None:
             ip.link("set", index=index, master=bridge)
+            if step.vlan is not None:
+                _join_vlan(ip, step, index, bridge)
         ip.link("set", index=index, state="up")
 
 
 def delete_tap(step: CreateTap) -> None:
     """Remove the tap if it is there and ours."""
-    with IPRoute() as ip:
-        index = _index(ip, step.name)
-        if index is None or not _ours(ip, index, step.owner):
-            return
-        try:
-            ip.link("del", index=index)
-        except NetlinkError as error:
-            if error.code != errno.ENODEV:
-                raise NetworkError(step.network, f"tap {step.name} cannot be removed: {error}") from error
+    link.delete(step.network, step.name, step.owner, KIND)
 
 
-def _add(ip: IPRoute, step: CreateTap) -> None:
+def _stay_silent(name: str) -> None:
+    """The node itself says nothing to the guest: no neighbour discovery, no listener reports."""
     try:
-        flags = {"no_pi": 1, "one_queue": 0, "vnet_hdr": 1, "multi_queue": int(step.queues > 1)}
-        ip.link("add", ifname=step.name, kind="tuntap", mode="tap", ifr=flags)
-    except (NetlinkError, OSError) as error:
+        set_sysctl(f"ipv6/conf/{name}/disable_ipv6", "1")
+    except HostUnsupported:
+        return  # a node without IPv6, or without the right to say so, works all the same
+
+
+def _bridge(ip: IPRoute, step: CreateTap) -> int:
+    index = link.index_of(ip, step.bridge or "")
+    if index is None:
         raise NetworkError(
-            step.network, f"tap {step.name} cannot be made: {error}", hint="is /dev/net/tun there?"
-        ) from error
+            step.network,
+            f"the node has no bridge {step.bridge!r}",
+            hint="create it, or change network.bridge or networks in the agent's configuration",
+        )
+    return index
 
 
-def _index(ip: IPRoute, name: str) -> int | None:
-    found = ip.link_lookup(ifname=name)
-    return int(found[0]) if found else None
+def _join_vlan(ip: IPRoute, step: CreateTap, index: int, bridge: int) -> None:
+    info = ip.get_links(bridge)[0].get_attr("IFLA_LINKINFO")
+    data = info.get_attr("IFLA_INFO_DATA") if info is not None else None
+    if data is None or not data.get_attr("IFLA_BR_VLAN_FILTERING"):
+        raise HostUnsupported(
+            f"VLANs on the bridge {step.bridge}",
+            f"network {step.network!r} is its VLAN {step.vlan}, and it does not filter VLANs",
+            hint="set vlan_filtering of the bridge",
+        )
+    present = ip.get_vlans(family=socket.AF_BRIDGE, index=index)
+    for entry in _vlans(present):
+        if entry != step.vlan:
+            ip.vlan_filter("del", index=index, vlan_info={"vid": entry})
+    ip.vlan_filter("add", index=index, vlan_info={"vid": step.vlan, "flags": _PVID_UNTAGGED})
 
 
-def _ours(ip: IPRoute, index: int, owner: str) -> bool:
-    link = ip.get_links(index)[0]
-    alias = link.get_attr("IFLA_IFALIAS")
-    if alias:
-        return bool(alias == f"{ALIAS_PREFIX}{owner}")
-    # An agent killed between making and marking leaves a tap without an alias under a name only we make.
-    info = link.get_attr("IFLA_LINKINFO")
-    return info is not None and info.get_attr("IFLA_INFO_KIND") == "tun"
+def _vlans(ports: object) -> list[int]:
+    specs = [port.get_attr("IFLA_AF_SPEC") for port in ports] if isinstance(ports, list | tuple) else []
+    return [
+        int(info["vid"])
+        for spec in specs
+        if spec is not None
+        for info in spec.get_attrs("IFLA_BRIDGE_VLAN_INFO")
+    ]

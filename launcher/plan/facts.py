@@ -155,8 +155,8 @@ class NodeFacts(Record, frozen=True, kw_only=True):
     Versions are libvirt's integers: 9.0.0 is 9000000. ``qemu_uid`` and ``qemu_gid`` are who QEMU runs as.
     ``cpus`` counts the CPUs online, ``memory`` is in bytes, ``smt`` says that cores run several threads.
     ``firmwares`` None: not known (then the usual file names are taken); empty: there are none.
-    ``memory_locking``: QEMU may lock all its memory. ``page_size`` is the kernel's default size of huge
-    pages in bytes.
+    ``memory_locking``: QEMU may lock all its memory. ``ipv6``: the kernel speaks it. ``page_size`` is the
+    kernel's default size of huge pages in bytes.
     """
 
     arch: str = AMD64.name
@@ -172,6 +172,7 @@ class NodeFacts(Record, frozen=True, kw_only=True):
     memory: int | None = None
     smt: bool | None = None
     memory_locking: bool = False
+    ipv6: bool = True
     page_size: int | None = None
     programs: Programs = Programs()
     devices: HostDevices = HostDevices()

@@ -15,7 +15,7 @@ from launcher.plan.settings import PlanSettings
 
 @dataclass(frozen=True, slots=True)
 class InstancePaths:
-    """Paths of the instance ``uid`` under the two roots. ``network`` is the agent's alone: QEMU owns ``run``."""
+    """Paths of the instance ``uid`` under the two roots. ``network`` is the agent's; QEMU owns ``run``."""
 
     state: str
     run: str

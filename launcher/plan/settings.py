@@ -6,13 +6,43 @@ from __future__ import annotations
 import msgspec
 
 
+class BridgedNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """A network that is a bridge of the node. ``mtu`` 0: the bridge's, and the guest is not told.
+
+    ``vlan`` 0: the bridge's own. ``guard`` drops frames of another MAC than the guest's, and what only
+    routers and DHCP servers say.
+    """
+
+    bridge: str
+    mtu: int = 0
+    vlan: int = 0
+    guard: bool = False
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Networks of the node. ``pools`` (ADDRESS/PREFIX, at most one of each family) are where outer addresses
+    of masqueraded guests come from; the first host of each is the node's own.
+
+    ``mtu`` is that of masquerade (0: the kernel's, and the guest is not told), ``guard`` keeps such a guest
+    to its own MAC and addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node
+    uses itself). ``bridges`` are the multus networks by ``[namespace/]name``.
+    """
+
+    pools: tuple[str, ...] = ("100.64.0.0/16", "fd64:6c61:756e::/64")
+    mtu: int = 0
+    guard: bool = True
+    nameservers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    bridges: dict[str, BridgedNetwork] = {}
+
+
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of planning; the defaults are those of a node without a configuration file.
 
     ``live_update`` keeps slots for CPU and memory hotplug (``maxSockets``, ``maxGuest``).
     ``dedicated_cpus`` are for guests with dedicated CPUs only; ``confine`` keeps all threads of such a guest
     on its own CPUs. ``balloon_stats_period_s`` 0 turns balloon statistics off. ``serial_log`` keeps a log of
-    the console.
+    the console. ``pod_bridge`` is where bridge bindings of the pod network attach.
     """
 
     state_dir: str = "/var/lib/launcher"
@@ -27,6 +57,7 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     free_page_reporting: bool = True
     serial_log: bool = True
     pod_bridge: str = ""
+    network: NetworkSettings = NetworkSettings()
     smbios_manufacturer: str = "launcher"
     smbios_product: str = "launcher"
     smbios_family: str = "Virtual Machine"

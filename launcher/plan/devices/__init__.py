@@ -15,7 +15,7 @@ from launcher.plan.devices.filesystem import plan_filesystems
 from launcher.plan.devices.graphics import plan_graphics
 from launcher.plan.devices.hostdev import plan_hostdevs
 from launcher.plan.devices.input import plan_inputs
-from launcher.plan.devices.interface import plan_interfaces, unbound_bindings
+from launcher.plan.devices.interface import plan_interfaces, unbound_bindings, unbound_networks
 from launcher.plan.devices.model import DevicesPlan
 from launcher.plan.devices.panic import plan_panics
 from launcher.plan.devices.pci import place_on_pci
@@ -57,6 +57,11 @@ def plan_devices(context: PlanContext) -> DevicesPlan:
         rng=plan_rng(context),
         panics=plan_panics(context),
         vsock=plan_vsock(context),
-        unbound=(*unbound_claims(context), *unbound_devices, *unbound_bindings(context)),
+        unbound=(
+            *unbound_claims(context),
+            *unbound_devices,
+            *unbound_bindings(context),
+            *unbound_networks(context),
+        ),
     )
     return place_on_pci(context, replace(devices, controllers=plan_controllers(context, devices)))

@@ -9,6 +9,7 @@ from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import InterfacePlan, Passt, PortForward, PortRange, Unbound
 from launcher.plan.devices.pciaddress import pci_address
 from launcher.plan.devices.versions import PASST_VHOST_USER
+from launcher.plan.networks import bridged_network, interface_mtu
 from launcher.spec.model import Interface
 
 # QEMU's limit for the pairs of queues of one tap is the kernel's MAX_TAP_QUEUES.
@@ -34,6 +35,17 @@ def unbound_bindings(context: PlanContext) -> Iterator[Unbound]:
             yield Unbound(field=f"spec.domain.devices.interfaces[{index}]", kind="binding", name=name)
 
 
+def unbound_networks(context: PlanContext) -> Iterator[Unbound]:
+    """Interfaces on a bridge of a network that the node does not know."""
+    networks = {network.name: network for network in context.vmi.spec.networks}
+    for index, nic in enumerate(context.devices.interfaces):
+        network = networks.get(nic.name)
+        if nic.state == "absent" or nic.bridge is None or bridged_network(context, network) is not None:
+            continue
+        name = network.multus.network_name if network is not None and network.multus is not None else "pod"
+        yield Unbound(field=f"spec.domain.devices.interfaces[{index}]", kind="network", name=name)
+
+
 def _is_foreign(nic: Interface) -> bool:
     return any(binding is not None for binding in (nic.binding, nic.slirp, nic.macvtap, nic.passt))
 
@@ -47,6 +59,7 @@ def _tap(context: PlanContext, nic: Interface, field: str) -> InterfacePlan:
         model=_model(context, nic),
         mac=_mac(context, nic),
         tap=context.allocations.taps.get(nic.name),
+        mtu=interface_mtu(context, nic),
         queues=queues,
         vhost=virtio and (queues is not None or context.iommu),
         iommu=virtio and context.iommu,

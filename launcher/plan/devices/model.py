@@ -281,7 +281,7 @@ class Unbound(Plan, frozen=True, kw_only=True):
     """Something the manifest names and nobody told us where it is; translated, but not to be run."""
 
     field: str
-    kind: Literal["claim", "device", "vf", "binding"]
+    kind: Literal["claim", "device", "vf", "binding", "network"]
     name: str
 
 
