@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import floor
+
+import msgspec
+from msgspec.structs import replace
 
 from launcher.errors import Bug, HostUnsupported
 from launcher.plan import versions
@@ -21,8 +23,7 @@ from launcher.spec.quantity import Quantity
 _VCPUS_WITHOUT_IOMMU = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """vCPU topology with absent members taken as 1. ``max_sockets`` 0: sockets cannot be plugged."""
 
     sockets: int
@@ -46,8 +47,7 @@ class Topology:
         return (self.max_sockets or self.sockets) * self.per_socket
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContext:
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of planning and values derived from them once.
 
     ``vmi`` is validated and defaulted. ``virt`` is the domain's type; ``emulated`` says that it is TCG.

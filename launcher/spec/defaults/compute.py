@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from launcher.spec.defaults.architectures import architecture
-from launcher.spec.defaults.hotplug import memory_obstacles
+from launcher.spec.defaults.hotplug import LARGEST_MEMORY, memory_obstacles
 from launcher.spec.defaults.rebuild import with_domain
 from launcher.spec.defaults.settings import DefaultsSettings
 from launcher.spec.model import CPU, Memory, Quantity, ResourceRequirements, VirtualMachineInstance
@@ -16,7 +16,6 @@ from launcher.units import GIB, KIB, MIB
 MAX_HOTPLUG_VCPUS = 512
 
 _SUFFIXES = (("Ti", 1024 * GIB), ("Gi", GIB), ("Mi", MIB), ("Ki", KIB))
-_LARGEST = 2**63 - 1
 
 
 def cpu_request(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:
@@ -90,10 +89,11 @@ def memory_hotplug(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> V
     maximum = settings.max_guest
     if maximum is None:
         size = memory.guest.bytes_floor() * settings.max_hotplug_ratio
-        if not 0 < size <= _LARGEST:
+        if not 0 < size <= LARGEST_MEMORY:
             return vmi
         maximum = _binary(size)
-    if memory_obstacles(vmi.spec.domain, architecture(vmi.spec.architecture), maximum):
+    known = architecture(vmi.spec.architecture)
+    if maximum > LARGEST_MEMORY or memory_obstacles(vmi.spec.domain, known, maximum):
         return vmi
     return with_domain(vmi, memory=replace(memory, max_guest=maximum))
 

@@ -11,6 +11,8 @@ from launcher.units import GIB, MIB
 ALIGNMENT = 2 * MIB
 # A smaller guest has no zone of memory that could be taken away again.
 SMALLEST_GUEST = GIB
+# What the 52 bits of a physical address reach on amd64 and arm64.
+LARGEST_MEMORY = 2**52
 
 
 def alignment(memory: Memory) -> int:

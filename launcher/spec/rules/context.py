@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from launcher.errors import Violation
 from launcher.spec.defaults import Architecture, DefaultsSettings, architecture
@@ -30,8 +31,7 @@ DEVICES = "spec.domain.devices"
 RESOURCES = "spec.domain.resources"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskEntry:
+class DiskEntry(msgspec.Struct, frozen=True):
     """One disk of the manifest: its path, what the user wrote, the same with defaults."""
 
     path: str
@@ -39,8 +39,7 @@ class DiskEntry:
     full: Disk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """One instance under examination.
 
     ``vmi``, ``spec``, ``domain`` and ``devices`` are what the user wrote, and findings name places in

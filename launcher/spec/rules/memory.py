@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from launcher.errors import Violation
-from launcher.spec.defaults.hotplug import memory_obstacles
+from launcher.spec.defaults.hotplug import LARGEST_MEMORY, memory_obstacles
 from launcher.spec.model import Quantity
 from launcher.spec.rules.checks import one_of
 from launcher.spec.rules.compute import SMALLEST_MEMORY, amount_path
@@ -16,8 +16,6 @@ from launcher.spec.rules.finding import invalid, required, unsupported
 from launcher.units import GIB, KIB
 
 MEMORY: Final = f"{DOMAIN}.memory"
-# What the 52 bits of a physical address reach on amd64 and arm64.
-LARGEST_MEMORY: Final = 2**52
 MEM_LOCK: Final = ("Required", "NotRequired")
 
 # Huge pages of architectures that do not list theirs: any power of two in these bounds, the node decides.

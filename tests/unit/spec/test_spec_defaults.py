@@ -168,6 +168,7 @@ def test_memory_hotplug_depends_on_architecture_and_settings() -> None:
     assert sizes(max_hotplug_ratio=2) == ("1Gi", "2Gi")
     assert sizes(max_guest=Quantity("6Gi")) == ("1Gi", "6Gi")
     assert sizes(max_guest=Quantity("512Mi")) == ("1Gi", "")
+    assert sizes(max_guest=Quantity("5Pi")) == ("1Gi", ""), "no guest can address it"
 
 
 def test_bootloaders() -> None:
