@@ -19,6 +19,7 @@ _ENDED_WELL = frozenset({"shutdown", "saved", "from-snapshot"})
 _ENDED_BADLY = {
     "crashed": ("GuestCrashed", "the QEMU process ended unexpectedly"),
     "panicked": ("GuestPanicked", "the guest panicked"),
+    "failed": ("DomainFailed", "the QEMU process ended with an error"),
 }
 
 
@@ -75,12 +76,8 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
         if observed.state is DomainState.PAUSED and observed.reason == "post-copy-failed":
             return Verdict("Failed", "PostcopyFailed", "the memory of the guest was lost in post-copy")
         return Verdict("Running")
-    if observed.reason in _ENDED_BADLY:
-        # libvirt says "crashed" of both: a panic device tells by an event, and the process is ended then.
-        reason = "panicked" if record.notice.panicked else observed.reason
-        return Verdict("Failed", *_ENDED_BADLY[reason])
-    if observed.reason == "failed" and started:
-        return _ended_by_watchdog(record) or Verdict("Failed", "DomainFailed", "QEMU ended with an error")
+    if observed.reason in _ENDED_BADLY and (started or observed.reason != "failed"):
+        return _ended_badly(record, observed.reason)
     if observed.reason == "destroyed":
         if has_acpi(record) and grace_period_s(record) != 0:
             return Verdict("Failed", "Destroyed", "the domain was destroyed, not shut down")
@@ -94,11 +91,14 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
     )
 
 
-def _ended_by_watchdog(record: InstanceRecord) -> Verdict | None:
+def _ended_badly(record: InstanceRecord, reason: str) -> Verdict:
+    """libvirt says no more than that the process is gone when a panic or a watchdog ended it; events did."""
     fired = record.notice.watchdog
-    if fired is None or fired.action != "poweroff":
-        return None
-    return Verdict("Failed", "WatchdogFired", f"its watchdog powered the guest off at {fired.at}")
+    if record.notice.panicked:
+        reason = "panicked"
+    elif fired is not None and fired.action == "poweroff":
+        return Verdict("Failed", "WatchdogFired", f"its watchdog powered the guest off at {fired.at}")
+    return Verdict("Failed", *_ENDED_BADLY[reason])
 
 
 def _lost(record: InstanceRecord, boot_id: str, message: str) -> Verdict:

@@ -88,6 +88,10 @@ class Shell:
         found = self._until(re.compile(rf"{begin}\r?\n(.*?){end}".encode(), re.DOTALL))
         return found[1].decode(errors="replace").replace("\r", "").strip()
 
+    def type(self, command: str) -> None:
+        """Have ``command`` run, which ends the guest or this shell: nothing is waited for."""
+        self._keys.put(f"{command}\n".encode())
+
     def _until(self, wanted: re.Pattern[bytes]) -> re.Match[bytes]:
         while (found := wanted.search(self._seen)) is None:
             data = next(self._output, None)
