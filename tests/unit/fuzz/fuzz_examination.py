@@ -24,6 +24,7 @@ from launcher.plan.model import VMPlan
 from launcher.plan.paths import instance_paths
 from launcher.plan.settings import PlanSettings
 from launcher.plan.steps import RequireFile
+from launcher.spec.codec import enc_hook
 from launcher.spec.defaults import DefaultsSettings, apply_defaults
 from launcher.spec.load import decode_object, load_manifests, normalise_numbers
 from launcher.spec.model import MigrationPolicy, VirtualMachineInstance, VirtualMachineInstanceMigration
@@ -82,6 +83,7 @@ def _judge(obj: object, random: Random) -> str:
     random.setstate(state)
     assert _made(obj, random) == made, "the same manifest gives the same bytes"
     _check_document(made, obj)
+    _check_defaults(obj)
     return "translated"
 
 
@@ -156,6 +158,16 @@ def _check_document(xml: str, vmi: VirtualMachineInstance) -> None:
     assert _NAME.fullmatch(name), f"the name {name!r} is no file name"
     for alias in root.iterfind("devices/*/alias"):
         assert _ALIAS.fullmatch(alias.get("name", "")), f"alias {alias.get('name')!r}"
+
+
+def _check_defaults(vmi: VirtualMachineInstance) -> None:
+    """A manifest whose defaults are spelt out, as it is shown to users, is right too and means the same."""
+    full = apply_defaults(named(vmi))
+    text = msgspec.json.encode(full, enc_hook=enc_hook)
+    (again,) = load_manifests(text)
+    assert again.obj == full, "what is written can be read"
+    if not check(vmi, creating=False):
+        assert not check(full, creating=False), "what is right stays right when it is spelt out"
 
 
 def _check_paths(plan: VMPlan, settings: PlanSettings) -> None:
