@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from launcher.cli.client import Client
@@ -60,6 +61,17 @@ def namespace_option(function: Function) -> Function:
         help="Namespace of the object (default: default).",
     )
     return option(function)
+
+
+def asked_namespace() -> str:
+    """The namespace named with ``-n``; empty when none was: then that of the manifest holds."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        source = context.get_parameter_source("namespace")
+        if source is not None and source is not ParameterSource.DEFAULT:
+            return current().namespace
+        context = context.parent
+    return ""
 
 
 def file_option(function: Function) -> Function:

@@ -6,6 +6,7 @@ It speaks to the agents by gRPC only, as any client would; consoles are read fro
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,8 @@ def run(manifest: Path, *, keep: bool, kvm: bool = False) -> None:
 
 def hints(lab: LabState) -> Iterator[str]:
     """Commands that reach the nodes of ``lab``."""
+    if shutil.which("launcherctl") is None:
+        yield f"export PATH={Path(sys.executable).parent}:$PATH"
     option = "" if lab.name == detached.DEFAULT_NAME else f" --name {lab.name}"
     for node in lab.nodes:
         yield f"launcherctl --server {node.agent_target} get vmi"

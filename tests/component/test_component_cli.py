@@ -91,6 +91,21 @@ def test_create_get_describe_delete(ctl: Ctl, manifest: str) -> None:
     assert ctl("delete", "vmi", "demo", "--ignore-not-found").status == 0
 
 
+def test_create_takes_the_namespace_of_the_manifest(ctl: Ctl, tmp_path: Path) -> None:
+    """As kubectl does: only a namespace that was named must agree with the manifest's."""
+    path = tmp_path / "vm.yaml"
+    path.write_text(VMI_YAML.replace("name: demo", "name: demo\n  namespace: lab", 1))
+    assert "namespace: lab" in path.read_text()
+    assert ctl("create", "-f", str(path)).status == 0
+    assert ctl("get", "vmi", "demo", "-n", "lab").status == 0
+    for refused in (("-n", "other", "create", "-f", str(path)), ("create", "-f", str(path), "-n", "other")):
+        done = ctl(*refused)
+        assert (done.status, "metadata.namespace" in done.err) == (2, True)
+    path.write_text(VMI_YAML)
+    assert ctl("-n", "other", "create", "-f", str(path)).status == 0
+    assert ctl("get", "vmi", "demo", "-n", "other").status == 0
+
+
 def test_delete_wait_has_a_deadline(ctl: Ctl, manifest: str, agent: StandInAgent) -> None:
     ctl("create", "-f", manifest)
     agent.lingers = True

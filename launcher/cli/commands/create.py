@@ -10,7 +10,7 @@ import click
 
 from launcher.cli import exits, table
 from launcher.cli.documents import Document, keyed_data, read, split
-from launcher.cli.session import current, file_option, namespace_option
+from launcher.cli.session import asked_namespace, current, file_option, namespace_option
 from launcher.errors import InvalidRequest, InvalidSpec, Violation
 from launcher.spec.quantity import Quantity
 
@@ -59,10 +59,10 @@ def create(
         for document in asked:
             try:
                 if document.kind == "VirtualMachineInstanceMigration":
-                    created = _migration(client, document, target, session.namespace)
+                    created = _migration(client, document, target, asked_namespace())
                 else:
                     created = client.instances.create(
-                        document.text, companions, namespace=session.namespace, dry_run=dry_run
+                        document.text, companions, namespace=asked_namespace(), dry_run=dry_run
                     )
             except InvalidSpec as error:
                 click.echo(exits.explain(error, file=file), err=True)
