@@ -84,10 +84,17 @@ def qos_class(vmi: VirtualMachineInstance) -> Literal["BestEffort", "Burstable",
 
 
 def _interfaces(record: InstanceRecord) -> tuple[VirtualMachineInstanceNetworkInterface, ...]:
+    """A masqueraded interface shows the addresses at which the node reaches it, not those of its inside."""
+    translated = {
+        nic.name for nic in record.defaulted.spec.domain.devices.interfaces if nic.masquerade is not None
+    }
+    outer = dict.fromkeys(translated, record.allocations.outer)
     return tuple(
         VirtualMachineInstanceNetworkInterface(
             name=interface.name,
             mac=interface.mac,
+            ip_address=next(iter(outer.get(interface.name, ())), None),
+            ip_addresses=outer.get(interface.name, ()),
             info_source="domain",
             queue_count=interface.queues or 1,
             link_state="down" if interface.link_down else "up",

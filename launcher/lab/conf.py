@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from launcher.host.config import Config, Libvirt, Listen, Memory, Migration, Network, Tls
+from launcher.host.config import Config, Libvirt, Listen, Memory, Migration, Network, NodeNetwork, Tls
 from launcher.lab.layout import NodeLayout
 
 AGENT_PORT = 7443
@@ -19,6 +19,8 @@ AGENT_PORT = 7443
 
 NODE_BRIDGE = "br0"
 """Bridge inside each node: it holds the node's address, its cable and the guests' taps."""
+LAB_NETWORK = "lab"
+"""The multus network that every node has: its bridge."""
 
 
 def qemu_conf(layout: NodeLayout, ip: str, *, hugepages: bool) -> str:
@@ -76,6 +78,7 @@ def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pk
         libvirt=Libvirt(migration_uri="qemu+tcp://{address}/system"),
         migration=Migration(address=own),
         network=Network(bridge=NODE_BRIDGE),
+        networks={LAB_NETWORK: NodeNetwork(bridge=NODE_BRIDGE)},
         memory=Memory(overcommit_percent=400),  # its guests are idle, and many
         peers={other: f"{ip}:{AGENT_PORT}" for other, ip in addresses.items() if other != name},
     )
