@@ -102,12 +102,16 @@ class Shell:
 
 
 @contextmanager
-def shell(agent: Client, name: str) -> Iterator[Shell]:
-    """A shell in the Linux guest ``name``, once that is up; it ends after ``SHELL_TIMEOUT_S``."""
-    eventually(
-        f"the shell of {name} prompts",
-        lambda: _PROMPT.search(agent.instances.console_log(name, namespace="default")),
-    )
+def shell(agent: Client, name: str, *, up: bool = False) -> Iterator[Shell]:
+    """A shell in the Linux guest ``name``, once that is up; it ends after ``SHELL_TIMEOUT_S``.
+
+    ``up``: it is up already; one that came from another node does not boot here.
+    """
+    if not up:
+        eventually(
+            f"the shell of {name} prompts",
+            lambda: _PROMPT.search(agent.instances.console_log(name, namespace="default")),
+        )
     keys: queue.Queue[bytes | None] = queue.Queue()
     console = agent.instances.console(name, iter(keys.get, None), namespace="default")
     end = threading.Timer(SHELL_TIMEOUT_S, console.close)
