@@ -7,11 +7,13 @@ import asyncio
 import dataclasses
 import re
 import socket
+import time
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from launcher.agent.arrival import ArrivalChecks
 from launcher.agent.cells import cell_findings
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
@@ -229,7 +231,10 @@ def incoming_side(
         node=config.node_name,
         hypervisor=services.hypervisor,
         hooks=IncomingHooks(services, instances, plan_settings(config), ports),
-        checks=IncomingChecks(services, instances, facts, config).all(),
+        checks=(
+            *IncomingChecks(services, instances, facts, config).all(),
+            *ArrivalChecks(config, services.hypervisor, instances, time.time).all(),
+        ),
         ports=ports,
         endpoints=endpoints,
         clock=services.clock,

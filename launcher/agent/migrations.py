@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from launcher.agent.departure import deadline_s, tls_findings
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
@@ -217,6 +218,19 @@ class Migrations:
         )
         metadata = manifest.metadata or ObjectMeta()
         policy = await self._policy(record)
+        options = msgspec.structs.replace(
+            resolve(None, policy.spec if policy is not None else None, self._node_options),
+            switchover_bps=self._link_bps,
+        )
+        workload = Workload(
+            memory_bytes=guest_memory(record.defaulted),
+            disk_bytes=disk_bytes,
+            vfio=bool(record.plan.devices.hostdevs),
+        )
+        if not options.disable_tls:
+            unfit = await asyncio.to_thread(tls_findings, self._config, deadline_s(options, workload))
+            if unfit:
+                raise MigrationRefused(unfit)
         return Outgoing(
             attempt=attempt,
             namespace=metadata.namespace or "default",
@@ -224,20 +238,14 @@ class Migrations:
             uuid=record.plan.identity.uuid,
             source_node=self._config.node_name,
             target_node=target,
-            options=msgspec.structs.replace(
-                resolve(None, policy.spec if policy is not None else None, self._node_options),
-                switchover_bps=self._link_bps,
-            ),
+            options=options,
             policy=self._rules,
             migration_policy=policy_name(policy) if policy is not None else "",
             priority=manifest.spec.priority or "",
-            workload=Workload(
-                memory_bytes=guest_memory(record.defaulted),
-                disk_bytes=disk_bytes,
-                vfio=bool(record.plan.devices.hostdevs),
-            ),
+            workload=workload,
             user_paused=record.user_paused,
             migrate_disks=copied,
+            tls=not options.disable_tls,
         )
 
     async def _policy(self, record: InstanceRecord) -> MigrationPolicy | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,7 +52,7 @@ class GrpcPeer:
             source_qemu_version=request.source_qemu_version,
             tls=request.tls,
             deadline_seconds=request.deadline_s,
-            source_time=request.source_time,
+            source_time=request.source_time or time.time(),
             disks=[pb.SharedDisk(path=disk.path, bytes=disk.bytes) for disk in request.disks],
         )
         reply = await self._answer(

@@ -13,17 +13,19 @@ import msgspec
 
 from launcher.host.config import Config, Libvirt, Listen, Memory, Migration, Network, NodeNetwork, Tls
 from launcher.lab.layout import NodeLayout
+from launcher.lab.pki import qemu_folder
 
 AGENT_PORT = 7443
 """Where an agent serves its peers, inside the lab's network."""
 
 NODE_BRIDGE = "br0"
 """Bridge inside each node: it holds the node's address, its cable and the guests' taps."""
+
 LAB_NETWORK = "lab"
 """The multus network that every node has: its bridge."""
 
 
-def qemu_conf(layout: NodeLayout, ip: str, *, hugepages: bool) -> str:
+def qemu_conf(layout: NodeLayout, ip: str, *, hugepages: bool, certificates: Path) -> str:
     """/etc/libvirt/qemu.conf. Each key is there because a node without it failed:
 
     QEMU runs as root without confinement in a container that has neither AppArmor nor udev; files are
@@ -43,6 +45,8 @@ def qemu_conf(layout: NodeLayout, ip: str, *, hugepages: bool) -> str:
         'swtpm_group = "root"\n'
         f'migration_host = "{ip}"\n'
         'migration_address = "0.0.0.0"\n'
+        f'migrate_tls_x509_cert_dir = "{certificates}"\n'
+        "migrate_tls_x509_verify = 1\n"
     ) + mounted
 
 
@@ -76,7 +80,7 @@ def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pk
         listen=Listen(socket=str(layout.agent_socket), tcp=f"{own}:{AGENT_PORT}"),
         tls=Tls(certificate=f"{pki}/{name}.crt", key=f"{pki}/{name}.key", ca=f"{pki}/ca.crt"),
         libvirt=Libvirt(migration_uri="qemu+tcp://{address}/system"),
-        migration=Migration(address=own),
+        migration=Migration(address=own, tls_dir=str(qemu_folder(pki, name))),
         network=Network(bridge=NODE_BRIDGE),
         networks={LAB_NETWORK: NodeNetwork(bridge=NODE_BRIDGE)},
         memory=Memory(overcommit_percent=400),  # its guests are idle, and many

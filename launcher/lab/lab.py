@@ -33,7 +33,7 @@ from launcher.lab.process import ProcessId
 FOLDER_PREFIX = "launcher-lab-"
 MAX_NODES = 100
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z0-9])?")
-_RESERVED = frozenset({"hosts", "pki", "shared", "switch", "localhost"})
+_RESERVED = frozenset({"hosts", "pki", "pki-qemu", "shared", "switch", "localhost"})
 
 
 class Lab:

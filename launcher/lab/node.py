@@ -18,6 +18,7 @@ from launcher.errors import CommandFailed, TimedOut
 from launcher.lab import capabilities_cache, command, conf, health
 from launcher.lab.layout import LabLayout, NodeLayout
 from launcher.lab.namespaces import Holder, Namespaces, shell_script
+from launcher.lab.pki import qemu_folder
 from launcher.lab.process import ProcessId
 from launcher.lab.service import POLL_S, Program, Service
 from launcher.lab.setup import NodeSetup, script
@@ -162,7 +163,10 @@ def _write_files(plan: NodePlan) -> None:
     layout.no_kvm.touch()
     capabilities_cache.restore(plan.cache, layout.root / "cache", kvm=plan.kvm)
     etc = layout.root / "etc"
-    (etc / "qemu.conf").write_text(conf.qemu_conf(layout, plan.ip, hugepages=_has_hugetlbfs()))
+    certificates = qemu_folder(plan.lab.pki, plan.name)
+    certificates.mkdir(parents=True, exist_ok=True)  # libvirtd refuses one that is not there
+    text = conf.qemu_conf(layout, plan.ip, hugepages=_has_hugetlbfs(), certificates=certificates)
+    (etc / "qemu.conf").write_text(text)
     (etc / "libvirtd.conf").write_text(conf.libvirtd_conf(layout, plan.ip))
     config = conf.agent_config(layout, plan.name, plan.addresses, plan.lab.pki)
     layout.agent_config.write_text(conf.toml(config))

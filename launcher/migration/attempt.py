@@ -12,7 +12,7 @@ import msgspec
 
 from launcher.migration.cause import Cause as Cause
 from launcher.migration.options import Options, Workload
-from launcher.migration.peer import PrepareReply
+from launcher.migration.peer import PrepareReply, SharedDisk
 from launcher.migration.progress import MigrationReport
 
 
@@ -82,6 +82,8 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     companions: str = ""
     libvirt_version: int = 0
     qemu_version: int = 0
+    deadline_s: float = 0.0
+    disks: tuple[SharedDisk, ...] = ()
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         flags.add(MigrateFlag.NON_SHARED_INC)
     if options.unsafe:
         flags.add(MigrateFlag.UNSAFE)
-    if outgoing.tls and not options.disable_tls:
+    if encrypted(outgoing):
         flags.add(MigrateFlag.TLS)
     return MigrateParams(
         destination_uri=reply.destination_uri,
@@ -51,6 +51,11 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         disks_uri=reply.disks_uri if outgoing.migrate_disks else "",
         compression=options.compression if parallel else "",
     )
+
+
+def encrypted(outgoing: Outgoing) -> bool:
+    """QEMU encrypts the stream, and asks for the other side's certificate."""
+    return outgoing.tls and not outgoing.options.disable_tls
 
 
 def resume_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:

@@ -133,6 +133,16 @@ class Monitor:
             return MigrationProgress(phase=phase.value, elapsed_s=round(self._ledger.elapsed, 3), note=note)
         return self.series.progress(last, phase=phase.value, note=note)
 
+    async def pause(self, seconds: float) -> bool:
+        """Wait so long; True when something outside changed meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        self._wake.clear()
+        return True
+
     async def before(self) -> None:
         """The first sample, before the migrate call: what it asks for is in force from the first byte."""
         await self._decide(Sample(t=0.0, job="none"))
@@ -177,11 +187,7 @@ class Monitor:
 
     async def _rest(self) -> None:
         """Wait for the next poll or something to look at, whichever comes first."""
-        try:
-            async with asyncio.timeout(POLL_S):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await self.pause(POLL_S)
         self._wake.clear()
 
     async def _look(self, *, ours: bool) -> bool:

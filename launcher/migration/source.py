@@ -31,7 +31,7 @@ from launcher.migration.attempt import (
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
-from launcher.migration.flags import migrate_params
+from launcher.migration.flags import encrypted, migrate_params
 from launcher.migration.ledger import Journal, Ledger
 from launcher.migration.monitor import Ending, Monitor
 from launcher.migration.ownership import SourceSide, Verdict
@@ -47,6 +47,9 @@ PREPARE_DEADLINE_S = 20.0
 PREPARE_TRIES = 3
 PREPARE_AGAIN_S = 1.0
 READ_DEADLINE_S = 10.0
+BUSY_S = 900.0
+"""So long a target is waited for that takes no more migrations now; KubeVirt lets one wait as long."""
+BUSY_AGAIN_S = 3.0
 _ORDER = tuple(Phase)
 
 
@@ -120,11 +123,7 @@ class SourceMigration:
         await self._enter(Phase.PENDING)
         if await self._cancelled():
             return False
-        request = await self._request()
-        if request is None:
-            return False
-        await self._enter(Phase.PREPARING_TARGET)
-        reply = await self._ask_target(request)
+        reply = await self._reply()
         if reply is None:
             return False
         if reply.findings:
@@ -132,6 +131,23 @@ class SourceMigration:
             return False
         await self._enter(Phase.TARGET_READY, reply=reply)
         return not await self._cancelled(release=True)
+
+    async def _reply(self) -> PrepareReply | None:
+        """The target's answer, as soon as it takes another migration; None when the attempt ended."""
+        gives_up = self._clock.monotonic() + BUSY_S
+        while True:
+            request = await self._request()
+            if request is None:
+                return None
+            await self._enter(Phase.PREPARING_TARGET)
+            reply = await self._ask_target(request)
+            if reply is None or not reply.busy or self._clock.monotonic() > gives_up:
+                return reply
+            self._publish(self._monitor.phase_progress(Phase.PREPARING_TARGET, reply.findings[0]))
+            if not await self._monitor.pause(BUSY_AGAIN_S):
+                continue
+            if await self._cancelled():
+                return None
 
     async def _request(self) -> PrepareRequest | None:
         outgoing = self.record.outgoing
@@ -157,6 +173,9 @@ class SourceMigration:
             companions=self._material.companions,
             source_libvirt_version=self._material.libvirt_version,
             source_qemu_version=self._material.qemu_version,
+            tls=encrypted(outgoing),
+            deadline_s=self._material.deadline_s,
+            disks=self._material.disks,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:

@@ -106,6 +106,8 @@ class TargetSide:
             findings = (*self._clashes(request.attempt, uuid), *await self._check(request))
             if findings:
                 return PrepareReply(findings=findings, node=self._node)
+            if self._full(request.attempt):
+                return self._busy()
             return await self._reserve(request, uuid)
 
     async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState:
@@ -184,19 +186,25 @@ class TargetSide:
     def _lease_end(self) -> float:
         return self._clock.monotonic() + LEASE_S
 
-    def _clashes(self, attempt: str, uuid: str) -> tuple[str, ...]:
-        """What this module knows by itself: a second attempt for the guest, too many incoming ones."""
-        others = [
+    def _others(self, attempt: str) -> list[IncomingRecord]:
+        return [
             r for r in self._records.values() if r.attempt != attempt and not r.adopted and not r.released
         ]
-        findings = [
+
+    def _clashes(self, attempt: str, uuid: str) -> tuple[str, ...]:
+        """What this module knows by itself: a second attempt for the guest."""
+        return tuple(
             f"the guest is the subject of another incoming migration ({other.attempt})"
-            for other in others
+            for other in self._others(attempt)
             if other.uuid == uuid
-        ]
-        if len(others) >= self._inbound:
-            findings.append(f"this node takes {self._inbound} incoming migrations at a time; try again later")
-        return tuple(findings)
+        )
+
+    def _full(self, attempt: str) -> bool:
+        return len(self._others(attempt)) >= self._inbound
+
+    def _busy(self) -> PrepareReply:
+        finding = f"this node takes {self._inbound} incoming migrations at a time"
+        return PrepareReply(findings=(finding,), busy=True, node=self._node)
 
     async def _check(self, request: PrepareRequest) -> tuple[str, ...]:
         results = await asyncio.gather(*(self._one_check(check, request) for check in self._checks))
@@ -214,6 +222,8 @@ class TargetSide:
         findings = self._clashes(attempt, uuid)  # Again: another attempt may have come during the checks.
         if findings:
             return PrepareReply(findings=findings, node=self._node)
+        if self._full(attempt):
+            return self._busy()
         try:
             port = self._ports.allocate(attempt)
         except LauncherError as error:

@@ -31,8 +31,12 @@ def test_an_agent_knows_the_others_and_not_itself() -> None:
 
 
 def test_hugepages_are_off_where_they_cannot_be_mounted() -> None:
-    assert 'hugetlbfs_mount = "/run/lab/b/huge"\n' in conf.qemu_conf(LAYOUT, "10.99.0.2", hugepages=True)
-    assert 'hugetlbfs_mount = ""\n' in conf.qemu_conf(LAYOUT, "10.99.0.2", hugepages=False)
+    assert 'hugetlbfs_mount = "/run/lab/b/huge"\n' in conf.qemu_conf(
+        LAYOUT, "10.99.0.2", hugepages=True, certificates=Path("/p")
+    )
+    assert 'hugetlbfs_mount = ""\n' in conf.qemu_conf(
+        LAYOUT, "10.99.0.2", hugepages=False, certificates=Path("/p")
+    )
 
 
 def test_each_node_has_a_host_uuid_of_its_own() -> None:
