@@ -19,11 +19,13 @@ from typing import TypeVar
 import msgspec
 
 from launcher.agent.records import InstanceRecord
+from launcher.errors import LauncherError, StorageError, Unavailable
 from launcher.plan import steps
 from launcher.spec.codec import dec_hook, enc_hook
 
 T = TypeVar("T")
 
+RETRY_AFTER_S = 5.0
 SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -44,16 +46,27 @@ class Store:
     owner encodes.
     """
 
-    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+        self._path = path
         self._db = connection
         self._thread = thread
 
     @classmethod
     async def open(cls, path: Path) -> Store:
-        """Open or create the file; refuses one written by a newer version of launcher."""
+        """Open or create the file.
+
+        Raises:
+            StorageError: it is no database, is damaged, or was written by a newer version of launcher.
+            Unavailable: it is locked by another process, or the disk is full.
+        """
         thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        connection = await asyncio.get_running_loop().run_in_executor(thread, _connect, path)
-        return cls(connection, thread)
+        try:
+            connection = await asyncio.get_running_loop().run_in_executor(thread, _connect, path)
+        except sqlite3.Error as error:
+            raise _told(path, error) from error
+        except OSError as error:
+            raise StorageError("", f"the database {path} cannot be opened: {error.strerror}") from error
+        return cls(path, connection, thread)
 
     async def close(self) -> None:
         """Close the file; later calls fail."""
@@ -61,7 +74,10 @@ class Store:
         self._thread.shutdown(wait=True)
 
     async def _run(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except sqlite3.Error as error:
+            raise _told(self._path, error) from error
 
     # Instances.
 
@@ -163,8 +179,21 @@ def _connect(path: Path) -> sqlite3.Connection:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         connection.close()
-        raise sqlite3.DatabaseError(f"{path} was written by a newer launcher (schema {version})")
+        raise StorageError(
+            "",
+            f"the database {path} was written by a newer launcher "
+            f"(schema {version}; this one knows {SCHEMA_VERSION})",
+            hint="install that version again; an older one cannot read its instances",
+        )
     connection.executescript(_SCHEMA)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.commit()
     return connection
+
+
+def _told(path: Path, error: sqlite3.Error) -> LauncherError:
+    """What SQLite says, as an error of ours. What may pass by itself (locked, disk full) is Unavailable."""
+    if isinstance(error, sqlite3.OperationalError):
+        return Unavailable(f"the database {path} cannot be used now: {error}", retry_after_s=RETRY_AFTER_S)
+    hint = "restore it from a backup, or move it away; guests that run go on, but are not known any more"
+    return StorageError("", f"the database {path} cannot be read: {error}", hint=hint)
