@@ -8,6 +8,7 @@ The lanes keep calls of different temper apart: none of these can delay another 
     start    starting a domain and asking it to shut down (seconds; minutes with huge pages)
     kill     ending a domain, the cure for a hung one, so never refused for its sake
     control  watching and steering a running job
+    agent    commands for the guest agent, which a guest may leave unanswered
     migrate  whole migrations
 """
 
@@ -36,6 +37,7 @@ class LaneName(StrEnum):
     START = "start"
     KILL = "kill"
     CONTROL = "control"
+    AGENT = "agent"
     MIGRATE = "migrate"
 
 
@@ -46,6 +48,7 @@ _LANES: Final = (
     (LaneName.START, 4, 1),
     (LaneName.KILL, 4, 4),
     (LaneName.CONTROL, 4, 2),
+    (LaneName.AGENT, 4, 1),
 )
 """Lane, its threads, and how many of them one domain may hold.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from launcher.hypervisor.agent import AgentCalls
 from launcher.hypervisor.calls import Calls
 from launcher.hypervisor.domains import DomainCalls
 from launcher.hypervisor.hardware import HardwareCalls
@@ -19,7 +20,7 @@ from launcher.hypervisor.usage import UsageCalls
 MIGRATION_THREADS: Final = 8
 
 
-class LibvirtHypervisor(DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls):
+class LibvirtHypervisor(DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls, AgentCalls):
     """The libvirtd at ``uri``, for use from one event loop.
 
     ``call_timeout_s`` is the deadline of a call that has none of its own (start, shutdown, destroy,

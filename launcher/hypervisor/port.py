@@ -306,6 +306,9 @@ class Hypervisor(Protocol):
     async def inject_sev_secret(self, uuid: str, *, header: str, secret: str) -> None:
         """Hand a secret (both base64) to a SEV guest that has not run yet."""
 
+    async def agent_command(self, uuid: str, command: str, *, timeout_s: int) -> str:
+        """Hand a command (JSON) to the guest agent and return its answer; GuestAgentError without one."""
+
     async def usage(self, uuid: str) -> DomainUsage: ...
     async def job_stats(self, uuid: str) -> JobStats: ...
     async def completed_job_stats(self, uuid: str) -> JobStats: ...

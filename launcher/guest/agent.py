@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the QEMU guest agent: typed questions and answers over ``Hypervisor.agent_command``.
+
+What a guest answers is bounded and never trusted: a wrong shape is an error like silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from launcher.errors import GuestAgentError
+from launcher.hypervisor.port import Hypervisor
+
+T = TypeVar("T")
+
+POLLS: Final = 10
+"""How often the end of a command is asked for within its time."""
+MAX_OUTPUT: Final = 64 * 1024
+MIN_TIMEOUT_S: Final = 1
+
+
+class Executed(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that ended in the guest: its exit code (negative: the signal) and what it printed."""
+
+    exit_code: int
+    output: str = ""
+
+
+class _Started(msgspec.Struct, frozen=True):
+    pid: int
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    exited: bool
+    exitcode: int | None = None
+    signal: int | None = None
+    out_data: str = ""
+
+
+class GuestAgent:
+    """The agent in the domain ``uuid``. All calls raise GuestAgentError when it does not answer well."""
+
+    def __init__(self, hypervisor: Hypervisor, uuid: str) -> None:
+        self._hypervisor = hypervisor
+        self._uuid = uuid
+
+    async def ping(self, *, timeout_s: float) -> None:
+        """See whether it answers."""
+        await self._ask("guest-ping", None, timeout_s)
+
+    async def execute(self, command: tuple[str, ...], *, timeout_s: float) -> Executed:
+        """Run a program in the guest and wait for its end.
+
+        Raises:
+            GuestAgentError: it cannot be started, or did not end in time; it goes on then.
+        """
+        arguments = {"path": command[0], "arg": command[1:], "capture-output": True}
+        started = _read(await self._ask("guest-exec", arguments, timeout_s), _Started)
+        for _ in range(POLLS):
+            answer = await self._ask("guest-exec-status", {"pid": started.pid}, timeout_s)
+            status = _read(answer, _Status)
+            if status.exited:
+                code = -(status.signal or 0) if status.exitcode is None else status.exitcode
+                return Executed(exit_code=code, output=_text(status.out_data))
+            await asyncio.sleep(timeout_s / POLLS)
+        raise GuestAgentError(f"{command[0]} did not end within {timeout_s:g} s")
+
+    async def _ask(self, name: str, arguments: dict[str, Any] | None, timeout_s: float) -> Any:
+        command: dict[str, Any] = {"execute": name}
+        if arguments is not None:
+            command["arguments"] = arguments
+        text = await self._hypervisor.agent_command(
+            self._uuid,
+            msgspec.json.encode(command).decode(),
+            timeout_s=max(MIN_TIMEOUT_S, round(timeout_s)),
+        )
+        try:
+            return msgspec.json.decode(text)["return"]
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise GuestAgentError(f"the guest agent's answer to {name} cannot be read") from error
+
+
+def _read(answer: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise GuestAgentError(f"the guest agent's answer cannot be read: {error}") from error
+
+
+def _text(data: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True)[:MAX_OUTPUT].decode(errors="replace")
+    except ValueError as error:
+        raise GuestAgentError("the guest agent's output is no base64") from error
