@@ -6,6 +6,7 @@ from __future__ import annotations
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+TIB = 1024 * GIB
 
 
 def ceil_div(value: int, divisor: int) -> int:

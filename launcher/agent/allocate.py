@@ -55,10 +55,15 @@ def allocate(
         cpuset=_cpuset(vmi, facts, ledger),
         claims={
             claim.claim: ClaimPlace(
-                path=claim.path, block=claim.block, capacity=claim.capacity, shared=claim.shared
+                path=claim.path,
+                block=claim.block,
+                capacity=claim.capacity,
+                shared=claim.shared,
+                preallocated=claim.preallocated,
             )
             for claim in companions.claims
         },
+        digests=companions.digests,
         outer=_outer(vmi, uid, facts, ledger, pools),
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )

@@ -47,8 +47,10 @@ def conditions(
     *,
     known: bool = True,
     hardware: Hardware = Hardware(),  # noqa: B008 - frozen
+    faults: tuple[str, ...] = (),
 ) -> Iterator[Condition]:
-    """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration."""
+    """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration, ``faults``
+    what the guest has lost."""
     yield _ready(record, observed) if known else _UNKNOWN
     if record.phase == "Running":
         if findings:
@@ -73,6 +75,9 @@ def conditions(
         times = "once" if fired.count == 1 else f"{fired.count} times"
         message = f"the guest did not feed its watchdog, {times}; at {fired.at} its action was {fired.action}"
         yield Condition(type="WatchdogFired", status="True", reason="GuestHung", message=message)
+    if faults:
+        message = "; ".join(faults)
+        yield Condition(type="SharesConnected", status="False", reason="VirtiofsdEnded", message=message)
     if record.sync_error:
         yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from launcher.agent.allocate import allocate
 from launcher.agent.hotplug import as_it_booted, as_it_runs
 from launcher.agent.ledger import Holding, Ledger, Limits, pages, reserved_memory
+from launcher.agent.material import material_of
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Transition
+from launcher.agent.volume_ledger import Opened, opened, require_free
 from launcher.domain.read import DomainView
 from launcher.errors import InvalidSpec
 from launcher.plan.facts import NodeFacts
+from launcher.plan.media.volume import require_content
 from launcher.plan.make import make_plan
 from launcher.plan.runnable import require_runnable
 from launcher.plan.settings import PlanSettings
@@ -30,6 +33,7 @@ class Site:
     defaults: DefaultsSettings
     limits: Limits
     holdings: tuple[Holding, ...] = ()
+    opened: tuple[Opened, ...] = ()
 
     @property
     def ledger(self) -> Ledger:
@@ -51,8 +55,10 @@ def draft(
 
     Raises:
         InvalidSpec: with everything that was found.
+        InvalidRequest: a Secret or ConfigMap that a volume needs did not come along.
         HostUnsupported: the node cannot run it.
         Exhausted: it could, but others have what it needs.
+        Conflict: another instance writes a volume that this one uses, or the other way round.
     """
     defaulted = apply_defaults(manifest, site.defaults)
     violations = check(manifest, settings=site.defaults, defaulted=defaulted, creating=live is None)
@@ -75,7 +81,7 @@ def draft(
             memory=reserved_memory(plan, defaulted),
         )
     )
-    return InstanceRecord(
+    record = InstanceRecord(
         uid=uid,
         namespace=plan.identity.namespace,
         name=plan.identity.name,
@@ -89,3 +95,6 @@ def draft(
         user_paused=manifest.spec.start_strategy == "Paused",
         transitions=(Transition(phase="Pending", at=now),),
     )
+    require_content(material_of(record), plan.steps)
+    require_free(opened(plan, record.key), site.opened)
+    return record

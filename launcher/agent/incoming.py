@@ -88,7 +88,7 @@ class IncomingHooks:
             draft = await self._draft(request, view)
             machine = await self._instances.adopt(draft)
         try:
-            plan = await self._services.resources.make(draft.plan)
+            plan = await self._services.resources.make(draft)
         except (LauncherError, TimeoutError):
             await machine.forget()
             raise
@@ -122,10 +122,7 @@ class IncomingHooks:
 
     async def _draft(self, request: PrepareRequest, view: DomainView) -> InstanceRecord:
         vmi = decode_vmi(request)
-        companions = (
-            msgspec.json.decode(request.companions, type=Companions) if request.companions else Companions()
-        )
-        draft = await self._instances.draft(vmi, companions, uid=uid_of(vmi), live=view)
+        draft = await self._instances.draft(vmi, companions_of(request), uid=uid_of(vmi), live=view)
         findings = cell_findings(draft, view)
         if findings:
             raise MigrationRefused(findings)
@@ -191,7 +188,7 @@ class IncomingChecks:
     async def _specification(self, request: PrepareRequest) -> tuple[str, ...]:
         vmi = decode_vmi(request)
         view = read_domain(request.domain_xml)
-        draft = await self._instances.draft(vmi, Companions(), uid=uid_of(vmi), live=view)
+        draft = await self._instances.draft(vmi, companions_of(request), uid=uid_of(vmi), live=view)
         return cell_findings(draft, view)
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
@@ -249,6 +246,13 @@ def decode_vmi(request: PrepareRequest) -> VirtualMachineInstance:
         return msgspec.json.decode(request.vmi, type=VirtualMachineInstance, dec_hook=dec_hook)
     except msgspec.DecodeError as error:
         raise MigrationRefused([f"the source's manifest cannot be read here: {error}"]) from error
+
+
+def companions_of(request: PrepareRequest) -> Companions:
+    """What came beside the instance."""
+    if not request.companions:
+        return Companions()
+    return msgspec.json.decode(request.companions, type=Companions)
 
 
 def uid_of(vmi: VirtualMachineInstance) -> str:

@@ -21,6 +21,7 @@ from launcher.agent.settings import defaults_settings, node_limits, plan_setting
 from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.update import updated
+from launcher.agent.volume_ledger import opened_by
 from launcher.domain.read import DomainView
 from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
 from launcher.host.boot import boot_id
@@ -127,16 +128,14 @@ class Instances:
     async def _site(self, vmi: VirtualMachineInstance, uid: str) -> Site:
         """The node, as the instance ``uid`` finds it: without what it has itself."""
         facts = await self._facts.get(vmi)
+        others = tuple(m.record for m in self.machines() if m.record.uid != uid and not m.ended)
         return Site(
             facts=facts,
             plan=plan_settings(self._config),
             defaults=defaults_settings(self._config, facts),
             limits=self._limits,
-            holdings=tuple(
-                holding(machine.record)
-                for machine in self.machines()
-                if machine.record.uid != uid and not machine.ended
-            ),
+            holdings=tuple(map(holding, others)),
+            opened=tuple(use for record in others for use in opened_by(record)),
         )
 
     async def create(

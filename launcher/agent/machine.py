@@ -19,12 +19,13 @@ from launcher.agent.hotplug import Hardware
 from launcher.agent.plugging import Plugging
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Notice, Phase, Transition
 from launcher.agent.resources import Resources
+from launcher.agent.start_errors import explained
 from launcher.agent.status import show
 from launcher.agent.store import Store
 from launcher.agent.watch import Hub
 from launcher.domain.build import build
 from launcher.domain.read import DomainView, read_domain
-from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut
+from launcher.errors import HypervisorError, HypervisorUnavailable, LauncherError, NotFound, TimedOut
 from launcher.host.boot import boot_id, boot_seconds
 from launcher.host.clock import Clock
 from launcher.host.logging import get
@@ -64,6 +65,7 @@ class Machine:
         self._plugging = Plugging(services.hypervisor, services.clock)
         self._notice = record.notice
         self._known = False
+        self._faults: tuple[str, ...] = ()
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
         self._changed = asyncio.Condition()
@@ -223,10 +225,17 @@ class Machine:
         except NotFound:
             self._observed = self._live = None
         self._known = True
+        self._faults = await self._look_at_shares()
         if self._notice != self._record.notice:
             await self._note(notice=self._notice)
         await self._publish()
         return True
+
+    async def _look_at_shares(self) -> tuple[str, ...]:
+        plan = self._record.plan
+        if not plan.devices.filesystems or not lifecycle.alive(self._observed):
+            return ()
+        return await self._services.resources.faults(plan)
 
     async def _perform(self, action: do.Action) -> None:
         uuid = self._record.plan.identity.uuid
@@ -234,12 +243,12 @@ class Machine:
         log.info(_words(action), vmi=self._record.key, uid=self._record.uid)
         match action:
             case do.Prepare():
-                plan = await self._services.resources.make(self._record.plan)
+                plan = await self._services.resources.make(self._record)
                 await self._note(plan=plan, prepared=True)
             case do.Define():
                 await hypervisor.define(build(self._record.plan))
             case do.Start(paused=paused):
-                await hypervisor.create(uuid, paused=paused)
+                await self._begin(uuid, paused=paused)
             case do.Suspend():
                 await hypervisor.suspend(uuid)
             case do.Resume():
@@ -255,9 +264,20 @@ class Machine:
                 await hypervisor.undefine(uuid)
             case do.Release():
                 await self.forget()
+            case do.Retire():
+                await self._services.resources.retire(self._record.uid)
+                await self._note(prepared=False)
             case do.Enter(phase=phase, reason=reason, message=message):
                 at = self._services.clock.now()
                 await self.update(lambda r: enter(r, phase, reason, message, at=at), wake=False)
+
+    async def _begin(self, uuid: str, *, paused: bool) -> None:
+        """Start the domain. What it was to find may have gone since: after a failure all is made again."""
+        try:
+            await self._services.hypervisor.create(uuid, paused=paused)
+        except HypervisorError as error:
+            await self._note(prepared=False)
+            raise explained(error, self._record.plan) from error
 
     async def _shutdown(self, uuid: str) -> None:
         began = self._record.shutdown_began
@@ -303,6 +323,7 @@ class Machine:
             before=self._services.hub.get(self._record.key),
             hardware=self.hardware,
             known=self._known,
+            faults=self._faults,
         )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from launcher.agent.records import InstanceRecord
 from launcher.plan.devices.model import DiskPlan
-from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeMetricsDisk
+from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk
 
 Finding = tuple[str, str]
 
-_MAKERS = (CreateImage, FetchContainerDisk, MakeMetricsDisk)
+_MAKERS = (CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk)
 
 
 def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
@@ -41,7 +41,7 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
 
 def disks_to_copy(record: InstanceRecord) -> tuple[str, ...]:
     """Targets (``vda`` …) of the writable disks whose file the agent made on this node alone."""
-    own = {step.path for step in record.plan.steps if isinstance(step, CreateImage) and not step.keep}
+    own = {s.path for s in record.plan.steps if isinstance(s, CreateImage | MakeIso) and not _kept(s)}
     return tuple(
         disk.target
         for disk in record.plan.devices.disks
@@ -70,5 +70,5 @@ def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
     return place is None or not place.shared
 
 
-def _kept(step: CreateImage | FetchContainerDisk | MakeMetricsDisk) -> bool:
+def _kept(step: CreateImage | FetchContainerDisk | MakeIso | MakeMetricsDisk) -> bool:
     return isinstance(step, CreateImage) and step.keep

@@ -28,6 +28,7 @@ from launcher.agent.port import (
 from launcher.agent.records import Firings, Notice
 from launcher.agent.resources import Resources
 from launcher.agent.settings import plan_settings
+from launcher.agent.storage_settings import storage_settings
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
@@ -67,12 +68,12 @@ class NodeAgent:
         self._store = store
         self._supervisor = Supervisor()
         self._facts = HostFacts(config, hypervisor)
-        state_dir = Path(config.state_dir)
+        storage = StorageExecutor(storage_settings(config))
         services = Services(
             node=config.node_name,
             hypervisor=hypervisor,
             store=store,
-            resources=Resources(store, storage=StorageExecutor(state_dir), network=NetworkExecutor()),
+            resources=Resources(store, storage=storage, network=NetworkExecutor()),
             hub=Hub[VirtualMachineInstance](),
             clock=SystemClock(),
         )

@@ -11,6 +11,7 @@ from launcher.agent.departure import deadline_s, shared_disks
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
+from launcher.agent.material import companions_for_target
 from launcher.agent.migration_options import outbound_limit
 from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
@@ -195,7 +196,7 @@ class OutgoingRuns:
         outgoing = entry.attempt.outgoing
         facts = await self._facts.get()
         shown = self._services.hub.get(machine.record.key)
-        companions = msgspec.json.encode(machine.record.companions).decode()
+        companions = msgspec.json.encode(companions_for_target(machine.record)).decode()
         engine = SourceMigration(
             entry.attempt,
             material=Material(

@@ -20,8 +20,9 @@ T = TypeVar("T")
 class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a PersistentVolumeClaim or DataVolume lies on this node.
 
-    ``path`` is a directory holding ``disk.img``, an image file, or a block device; ``shared`` says that
-    other nodes reach the same storage.
+    ``path`` is a directory holding ``disk.img``, an image file, or a block device; ``capacity`` is in bytes
+    (0: not known); ``shared`` says that other nodes reach the same storage; ``preallocated`` that all blocks
+    of its image are to be taken from the start.
     """
 
     claim: str
@@ -30,14 +31,21 @@ class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     capacity: int = 0
     shared: bool = False
     access_modes: tuple[str, ...] = ()
+    preallocated: bool = False
 
 
 class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What travels beside a VMI. Values of ``secrets`` never reach a log, a status or a listing."""
+    """What travels beside a VMI. Values of ``secrets`` never reach a log, a status or a listing.
+
+    ``service_accounts`` hold the files of a token directory by the name of the account; they are secrets,
+    too. ``digests`` are those of container images by reference, as the first node resolved them.
+    """
 
     secrets: dict[str, dict[str, bytes]] = {}
     config_maps: dict[str, dict[str, bytes]] = {}
     claims: tuple[ClaimBinding, ...] = ()
+    service_accounts: dict[str, dict[str, bytes]] = {}
+    digests: dict[str, str] = {}
 
 
 class EventType(StrEnum):

@@ -69,6 +69,11 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Retire:
+    """Give back what a guest that ended for good used: disks and secrets of its own, daemons, interfaces."""
+
+
+@dataclass(frozen=True, slots=True)
 class Enter:
     """Enter a phase."""
 
@@ -89,6 +94,7 @@ Action = (
     | Destroy
     | Undefine
     | Release
+    | Retire
     | Enter
 )
 
@@ -129,7 +135,7 @@ def reconcile(
     if verdict.phase != record.phase:
         return Decision((Enter(verdict.phase, verdict.reason, verdict.message),))
     if record.phase in FINAL:
-        return _finish(observed)
+        return _finish(record, observed)
     if not record.prepared:
         return Decision((Prepare(),))
     if record.phase == "Pending":
@@ -159,9 +165,9 @@ def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
     return Decision(look_again_s=min(waits, default=None))
 
 
-def _finish(observed: DomainRecord | None) -> Decision:
+def _finish(record: InstanceRecord, observed: DomainRecord | None) -> Decision:
     if observed is None:
-        return Decision()
+        return Decision((Retire(),)) if record.prepared else Decision()
     if lifecycle.alive(observed):
         return Decision((Destroy(),))
     return Decision((Undefine(),))

@@ -12,12 +12,18 @@ from typing import Protocol
 
 import msgspec
 
+from launcher.agent.material import material_of
+from launcher.agent.records import InstanceRecord
 from launcher.agent.store import Store
-from launcher.plan.devices.observed import with_observations
+from launcher.host.logging import get
+from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.devices.observed import Observed, with_observations
+from launcher.plan.media.material import Material
 from launcher.plan.model import VMPlan
-from launcher.plan.steps import AnyStep
+from launcher.plan.steps import AnyStep, MakeDirectory
 from launcher.storage.executor import STORAGE_STEPS
-from launcher.storage.observe import observe
+
+log = get(__name__)
 
 STEP_TIMEOUT_S = 600.0
 """Bound of one step: fetching a large image is the longest."""
@@ -41,33 +47,61 @@ class Network(Executor, Protocol):
         """Look after nothing any more; what serves goes on."""
 
 
+class Storage(Protocol):
+    """Makes and releases the steps of storage. Content comes out of the material, never out of the step."""
+
+    async def make(self, step: AnyStep, material: Material) -> AnyStep:
+        """Bring ``step`` about; returns it with what was found on the way (the digest of an image)."""
+
+    async def release(self, step: AnyStep) -> None: ...
+    async def observe(self, devices: DevicesPlan) -> dict[str, Observed]:
+        """What the finished files show, by volume."""
+
+    async def faults(self, steps: tuple[AnyStep, ...]) -> tuple[str, ...]:
+        """What was made and has died since, in sentences."""
+
+    async def sweep(self) -> None:
+        """Remove what a killed agent left half made and nobody will go on with."""
+
+
 class Resources:
     """The journal with the executors behind it."""
 
-    def __init__(self, store: Store, *, storage: Executor, network: Network) -> None:
+    def __init__(self, store: Store, *, storage: Storage, network: Network) -> None:
         self._store = store
         self._storage = storage
         self._network = network
 
-    async def make(self, plan: VMPlan) -> VMPlan:
-        """Make the plan's steps in order and return the plan with what was found on the way.
+    async def make(self, record: InstanceRecord) -> VMPlan:
+        """Make the steps of the instance's plan in order; returns the plan with what was found on the way.
 
         Raises what the executors raise, with what was made so far journalled.
         """
-        for step in plan.steps:
+        plan, material = record.plan, material_of(record)
+        made = []
+        for number, step in enumerate(plan.steps, 1):
             await self._store.journal_add(step)
+            name = f"{type(step).__name__} {number}/{len(plan.steps)}"
+            log.info("making", vmi=record.key, uid=record.uid, step=name)
             async with asyncio.timeout(STEP_TIMEOUT_S):
-                await self._executor(step).make(step)
+                made.append(await self._make(step, material))
         async with asyncio.timeout(OBSERVE_TIMEOUT_S):
-            seen = await asyncio.to_thread(observe, plan.devices)
-        return msgspec.structs.replace(plan, devices=with_observations(plan.devices, seen))
+            seen = await self._storage.observe(plan.devices)
+        devices = with_observations(plan.devices, seen)
+        return msgspec.structs.replace(plan, devices=devices, steps=tuple(made))
 
     async def release(self, owner: str) -> None:
         """Undo everything that ``owner`` has in the journal."""
-        for step in reversed(await self._store.journal_of(owner)):
-            async with asyncio.timeout(STEP_TIMEOUT_S):
-                await self._executor(step).release(step)
-            await self._store.journal_remove(step)
+        await self._undo(await self._store.journal_of(owner))
+
+    async def retire(self, owner: str) -> None:
+        """Undo what a guest that ended for good needs no more: all but the directories: its log stays."""
+        journalled = await self._store.journal_of(owner)
+        await self._undo(tuple(step for step in journalled if not isinstance(step, MakeDirectory)))
+
+    async def faults(self, plan: VMPlan) -> tuple[str, ...]:
+        """What the guest uses and has died, in sentences."""
+        return await self._storage.faults(plan.steps)
 
     async def take_up(self, living: frozenset[str]) -> None:
         """Look after what earlier agents made for the instances ``living``."""
@@ -84,7 +118,19 @@ class Resources:
         orphans = tuple(sorted(await self._store.journal_owners() - living))
         for owner in orphans:
             await self.release(owner)
+        await self._storage.sweep()
         return orphans
 
-    def _executor(self, step: AnyStep) -> Executor:
-        return self._storage if isinstance(step, STORAGE_STEPS) else self._network
+    async def _make(self, step: AnyStep, material: Material) -> AnyStep:
+        if isinstance(step, STORAGE_STEPS):
+            return await self._storage.make(step, material)
+        await self._network.make(step)
+        return step
+
+    async def _undo(self, steps: tuple[AnyStep, ...]) -> None:
+        for step in reversed(steps):
+            executor = self._storage if isinstance(step, STORAGE_STEPS) else self._network
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                await executor.release(step)
+            # The record of the journal is the step as it was planned: what was found later is not in it.
+            await self._store.journal_remove(step)

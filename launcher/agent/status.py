@@ -38,6 +38,7 @@ def show(
     before: VirtualMachineInstance | None,
     known: bool = True,
     hardware: Hardware = Hardware(),  # noqa: B008 - frozen
+    faults: tuple[str, ...] = (),
 ) -> VirtualMachineInstance:
     """Build the object; ``before`` is what was shown last and lends its transition times.
 
@@ -49,7 +50,7 @@ def show(
         reason=record.reason or None,
         node_name=record.moved_to or node,
         conditions=since(
-            conditions(record, observed, migration_findings(record), known=known, hardware=hardware),
+            conditions(record, observed, migration_findings(record), known=known, hardware=hardware, faults=faults),
             old,
             now=now,
         ),

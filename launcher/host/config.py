@@ -104,6 +104,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     overcommit_percent: int = 100
 
 
+class Storage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Container images: what the cache keeps of those that nobody uses (empty or 0: all), the largest disk
+    file and the largest virtual disk that are taken (all quantities), and registries (``HOST[:PORT]``) that
+    are spoken to without TLS or with any certificate."""
+
+    cache_limit: str = "20Gi"
+    max_image: str = "128Gi"
+    max_virtual_size: str = "16Ti"
+    insecure_registries: tuple[str, ...] = ()
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``,
     ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here."""
@@ -124,6 +135,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     networks: dict[str, NodeNetwork] = {}
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
+    storage: Storage = Storage()
     peers: dict[str, str] = {}
 
     @property

@@ -7,7 +7,9 @@ All paths are ours (state and run directories); ``OSError`` becomes StorageError
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -15,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from launcher.errors import StorageError
+
+_UNFINISHED = re.compile(r"[0-9a-f]{12}")
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -39,6 +43,14 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             temporary.unlink(missing_ok=True)
             raise
         sync_directory(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a killed ``write_atomic`` of ``path`` left beside it."""
+    with _storage_error("remove", path):
+        for stray in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            if _UNFINISHED.fullmatch(stray.name.removeprefix(f".{path.name}.")):
+                stray.unlink(missing_ok=True)
 
 
 def sync_directory(path: Path) -> None:

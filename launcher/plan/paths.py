@@ -54,9 +54,9 @@ class InstancePaths:
         """virtiofsd of the filesystem number ``index``; names may be too long for a socket's path."""
         return f"{self.run}/virtiofs{index}.sock"
 
-    def virtiofsd_state(self, index: int) -> str:
-        """Where the virtiofsd of the filesystem number ``index`` is remembered; its log is beside it."""
-        return f"{self.state}/virtiofs{index}.json"
+    def virtiofsd_log(self, index: int) -> str:
+        """What the virtiofsd of the filesystem number ``index`` says."""
+        return f"{self.state}/virtiofs{index}.log"
 
     def share(self, volume: str) -> str:
         """A directory with the files of a generated volume that is shared."""

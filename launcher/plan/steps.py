@@ -136,14 +136,14 @@ class WriteAcpiTable(Step, frozen=True, kw_only=True, tag="WriteAcpiTable"):
 class StartVirtiofsd(Step, frozen=True, kw_only=True, tag="StartVirtiofsd"):
     """A virtiofsd that serves ``directory`` on ``socket``; ``uid`` and ``gid`` may connect to it.
 
-    ``state`` is the file in which the process is remembered. Release ends it.
+    What it says goes to the file ``log``. Release ends it.
     """
 
     volume: str
     program: str
     directory: str
     socket: str
-    state: str
+    log: str
     readonly: bool = False
     uid: int | None = None
     gid: int | None = None

@@ -167,7 +167,7 @@ def _shares(context: PlanContext, devices: DevicesPlan) -> Iterator[AnyStep]:
             program=context.facts.programs.virtiofsd or "virtiofsd",
             directory=filesystem.directory,
             socket=filesystem.socket,
-            state=context.paths.virtiofsd_state(index),
+            log=context.paths.virtiofsd_log(index),
             readonly=_is_read_only(volume),
             uid=context.facts.qemu_uid,
             gid=context.facts.qemu_gid,

@@ -1,121 +1,225 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks and kernels out of container images, through a cache that all instances of the node share.
+"""Disks and kernels out of container images: resolve, pull, check, take the file out, hand it on.
 
-The cache holds one file per (image digest, path in the image), read-only; an instance gets a hard link, so
-that removing its directory never touches the cache and the cache never takes a file in use.
+An image is known by its digest. Whatever asks for one at the same time waits for one pull.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.errors import HostUnsupported, StorageError
+from msgspec.structs import replace
+
+from launcher.errors import StorageError
+from launcher.plan.media.material import Material
 from launcher.plan.steps import FetchContainerDisk, FetchKernel
-from launcher.storage.images import probe_format
-from launcher.storage.oci import layout
+from launcher.storage.cache import ImageCache, file_key
+from launcher.storage.images import inspect_image
+from launcher.storage.limits import StorageSettings
+from launcher.storage.oci import archive, layout
 from launcher.storage.oci.reference import ImageReference, parse_reference
+from launcher.storage.registry import TAG, Registry
+from launcher.units import GIB
 
 DISK_FOLDER = "disk"
 """Where a containerDisk image keeps its disk file, by KubeVirt's convention."""
-MAX_DISK_BYTES = 1 << 44
-MAX_KERNEL_BYTES = 1 << 30
+MAX_KERNEL_BYTES = GIB
+KERNEL_BOOT = "kernelBoot"
+"""What errors about a kernel's image call it; it is no volume."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A file of the image (``name`` None: the one in /disk), where it goes, and how large it may be."""
+
+    name: str | None
+    target: Path
+    limit: int
+    disk: bool = False
+
+    @property
+    def key(self) -> str:
+        return file_key(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One image for one user, who is called ``volume`` in errors."""
+
+    volume: str
+    image: str
+    reference: ImageReference
+    policy: str
+    pinned: str
+    login: Mapping[str, bytes] | None
 
 
 class ContainerImages:
-    """The cache under ``root``."""
+    """Images through the cache of the node."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._locks: dict[str, asyncio.Lock] = {}
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._cache = ImageCache(settings.images, settings.pulls, limit=settings.cache_limit)
+        self._registry = Registry(settings)
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def fetch_disk(self, step: FetchContainerDisk) -> None:
-        """Expose the disk file of an image at ``step.path``.
+    async def fetch_disk(self, step: FetchContainerDisk, material: Material) -> FetchContainerDisk:
+        """Expose the disk file of an image at ``step.path``; returns the step with the image's digest.
 
         Raises:
-            StorageError: no such image or file, more than one candidate, or an image that names other files.
-            HostUnsupported: an image in a registry.
+            StorageError: no such image or file, no access, more than one candidate, or a disk that names
+                other files or is too large.
+            HostUnsupported: an image in a registry, and there is no skopeo.
+            InvalidRequest: the pull Secret did not come with the instance.
         """
-        async with self._lock(step.image):
-            await asyncio.to_thread(self._fetch_disk, step)
+        wanted = _Wanted(name=step.disk, target=Path(step.path), limit=self._settings.max_image, disk=True)
+        digest = await self._fetch(_request(step, step.volume, material), (wanted,))
+        return replace(step, digest=digest)
 
-    async def fetch_kernel(self, step: FetchKernel) -> None:
-        """Expose kernel and initrd of an image at the paths of ``step``; raises as ``fetch_disk``."""
-        async with self._lock(step.image):
-            await asyncio.to_thread(self._fetch_kernel, step)
+    async def fetch_kernel(self, step: FetchKernel, material: Material) -> FetchKernel:
+        """Expose kernel and initrd of an image at the paths of ``step``; otherwise as ``fetch_disk``."""
+        pairs = ((step.kernel, step.kernel_path), (step.initrd, step.initrd_path))
+        wanted = tuple(
+            _Wanted(name=name, target=Path(path), limit=MAX_KERNEL_BYTES)
+            for name, path in pairs
+            if name and path
+        )
+        digest = await self._fetch(_request(step, KERNEL_BOOT, material), wanted)
+        return replace(step, digest=digest)
 
-    def _lock(self, image: str) -> asyncio.Lock:
-        return self._locks.setdefault(image, asyncio.Lock())
+    async def sweep(self) -> None:
+        """Remove what killed pulls left, and what is over the cache's limit and nobody uses."""
+        await asyncio.to_thread(self._cache.sweep)
 
-    def _fetch_disk(self, step: FetchContainerDisk) -> None:
-        if Path(step.path).exists():
-            return
-        image = self._open(step.volume, step.image)
-        name = step.disk
-        if name is None:
-            files = layout.list_files(image, DISK_FOLDER)
-            if len(files) != 1:
-                found = ", ".join(f"/{f}" for f in files) or "none"
-                raise StorageError(
-                    step.volume, f"{step.image}: expected one file in /{DISK_FOLDER}, found {found}"
-                )
-            name = files[0]
-        cached = self._cached(step.volume, image, name, MAX_DISK_BYTES)
-        probe_format(step.volume, cached)
-        _link(cached, Path(step.path))
-
-    def _fetch_kernel(self, step: FetchKernel) -> None:
-        pairs = [(step.kernel, step.kernel_path), (step.initrd, step.initrd_path)]
-        wanted = [(name, Path(path)) for name, path in pairs if name and path and not Path(path).exists()]
-        if not wanted:
-            return
-        image = self._open("kernelBoot", step.image)
-        for name, path in wanted:
-            _link(self._cached("kernelBoot", image, name, MAX_KERNEL_BYTES), path)
-
-    def _open(self, volume: str, text: str) -> layout.Image:
+    async def _fetch(self, request: _Request, wanted: tuple[_Wanted, ...]) -> str:
         try:
-            reference = parse_reference(text)
-        except ValueError as error:
-            raise StorageError(volume, str(error)) from error
-        if reference.transport != "oci":
-            raise HostUnsupported(
-                "container registry access",
-                f"volume {volume!r} wants {text!r}",
-                hint="use a local image layout: oci:/DIR[:TAG]",
-            )
-        return _open_layout(volume, reference)
-
-    def _cached(self, volume: str, image: layout.Image, name: str, limit: int) -> Path:
-        key = hashlib.sha256(name.encode()).hexdigest()[:16]
-        path = self._root / image.digest.removeprefix("sha256:") / key
-        if path.exists():
-            return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        try:
-            layout.extract(image, name, partial, limit=limit)
-            partial.chmod(0o444)
-            os.replace(partial, path)  # noqa: PTH105 - atomic by intent
+            present = await asyncio.to_thread(self._present, wanted)
+            if present:
+                return present
+            digest = await self._resolve(request, wanted)
+            async with self._lock(digest):
+                with self._cache.holding(digest):
+                    await self._fill(request, digest, wanted)
+            await asyncio.to_thread(self._cache.sweep)
         except StorageError as error:
-            raise StorageError(volume, error.message) from error
-        finally:
-            partial.unlink(missing_ok=True)
-        return path
+            if error.volume:
+                raise
+            raise StorageError(request.volume, error.message, hint=error.hint) from error
+        return digest
+
+    def _present(self, wanted: tuple[_Wanted, ...]) -> str | None:
+        """The digest of the image whose files are in their places already: the step is made again."""
+        if not all(file.target.exists() for file in wanted):
+            return None
+        return next((self._cache.digest_of(file.target) for file in wanted), None)
+
+    async def _resolve(self, request: _Request, wanted: tuple[_Wanted, ...]) -> str:
+        pinned = request.pinned or request.reference.digest
+        if pinned:
+            return pinned
+        async with self._lock(request.image):
+            if request.reference.transport != "docker":
+                return await asyncio.to_thread(self._local_digest, request)
+            known = await asyncio.to_thread(self._cache.recall, request.image)
+            there = known is not None and all(self._cache.has(known, file.key) for file in wanted)
+            if known is not None and there and request.policy != "Always":
+                return known
+            if request.policy == "Never":
+                raise _absent(request)
+            digest = await self._registry.digest(request.volume, request.reference, request.login)
+            await asyncio.to_thread(self._cache.remember, request.image, digest)
+            return digest
+
+    async def _fill(self, request: _Request, digest: str, wanted: tuple[_Wanted, ...]) -> None:
+        """Bring what is not in the cache into it, and hand all of it out."""
+        missing = [file for file in wanted if not self._cache.has(digest, file.key)]
+        if missing:
+            if request.policy == "Never" and request.reference.transport == "docker":
+                raise _absent(request)
+            with self._cache.pulling(digest) as folder:
+                image = await self._obtain(request, digest, folder)
+                for file in missing:
+                    await self._take_out(request, digest, image, file)
+        for file in wanted:
+            if not await asyncio.to_thread(self._cache.link, digest, file.key, file.target):
+                raise StorageError("", f"{request.image} was removed from the cache meanwhile")
+
+    async def _obtain(self, request: _Request, digest: str, folder: Path) -> layout.Image:
+        limit = self._settings.max_image + GIB
+        reference = request.reference
+        match reference.transport:
+            case "docker":
+                await self._registry.pull(request.volume, reference, digest, folder, request.login)
+                return await asyncio.to_thread(layout.open_image, folder, TAG, limit=limit)
+            case "oci-archive":
+                await asyncio.to_thread(archive.unpack, Path(reference.location), folder, limit=limit)
+                root = folder
+            case _:
+                root = Path(reference.location)
+        return await asyncio.to_thread(layout.open_image, root, reference.tag, limit=limit, digest=digest)
+
+    async def _take_out(self, request: _Request, digest: str, image: layout.Image, file: _Wanted) -> None:
+        with self._cache.filling(digest, file.key) as partial:
+            name = file.name
+            if name is None:
+                name = await asyncio.to_thread(_only_disk, request.image, image)
+            await asyncio.to_thread(layout.extract, image, name, partial, limit=file.limit)
+            if file.disk:
+                most = self._settings.max_virtual_size
+                await inspect_image(request.volume, partial, max_virtual_size=most)
+
+    def _local_digest(self, request: _Request) -> str:
+        reference, limit = request.reference, self._settings.max_image
+        path = Path(reference.location)
+        if reference.transport == "oci":
+            return layout.open_image(path, reference.tag, limit=limit).digest
+        stamp = archive.stamp(path)
+        known = self._cache.recall(f"{request.image} {stamp}")
+        if known is None:
+            known = archive.digest(path, reference.tag, limit=limit)
+            self._cache.remember(f"{request.image} {stamp}", known)
+        return known
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
 
 
-def _open_layout(volume: str, reference: ImageReference) -> layout.Image:
+def _request(step: FetchContainerDisk | FetchKernel, volume: str, material: Material) -> _Request:
     try:
-        return layout.open_image(Path(reference.location), reference.tag)
-    except StorageError as error:
-        raise StorageError(volume, error.message) from error
+        reference = parse_reference(step.image)
+    except ValueError as error:
+        raise StorageError(volume, str(error)) from error
+    login = None
+    if step.pull_secret is not None:
+        login = material.secret(step.pull_secret, field=f"imagePullSecret of {volume!r}")
+    return _Request(
+        volume=volume,
+        image=step.image,
+        reference=reference,
+        policy=step.pull_policy,
+        pinned=step.digest or "",
+        login=login,
+    )
 
 
-def _link(cached: Path, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(cached, path)
-    except FileExistsError:
-        return
+def _only_disk(name: str, image: layout.Image) -> str:
+    files = layout.list_files(image, DISK_FOLDER)
+    if len(files) != 1:
+        found = ", ".join(f"/{f}" for f in files[:10]) or "none"
+        raise StorageError("", f"{name}: expected one file in /{DISK_FOLDER}, found {found}")
+    return files[0]
+
+
+def _absent(request: _Request) -> StorageError:
+    return StorageError(
+        request.volume,
+        f"{request.image} is not on this node, and imagePullPolicy is Never",
+        hint="pull it by an instance with another policy first",
+    )

@@ -5,23 +5,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from pathlib import Path
 
-from launcher.errors import Bug, StorageError
+from launcher.errors import Bug
 from launcher.host import vhostmd
-from launcher.host.files import make_directory, remove_tree
+from launcher.host.files import make_directory, remove_tree, remove_unfinished
+from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.devices.observed import Observed
+from launcher.plan.media.material import Material
+from launcher.plan.media.volume import acpi_table, volume_files
 from launcher.plan.steps import (
     AnyStep,
     CreateImage,
     FetchContainerDisk,
     FetchKernel,
     MakeDirectory,
+    MakeFiles,
+    MakeIso,
     MakeMetricsDisk,
     RequireFile,
+    StartVirtiofsd,
+    WriteAcpiTable,
 )
+from launcher.storage.claims import require_file
 from launcher.storage.container_image import ContainerImages
-from launcher.storage.images import create_image
+from launcher.storage.images import create_image, partial_path
+from launcher.storage.iso import write_iso, write_private
+from launcher.storage.limits import StorageSettings
+from launcher.storage.observe import observe
+from launcher.storage.share import write_files
+from launcher.storage.virtiofsd import Virtiofsd
 
 STORAGE_STEPS = (
     MakeDirectory,
@@ -29,54 +42,88 @@ STORAGE_STEPS = (
     RequireFile,
     FetchContainerDisk,
     FetchKernel,
+    MakeIso,
+    MakeFiles,
+    WriteAcpiTable,
     MakeMetricsDisk,
+    StartVirtiofsd,
 )
 NO_METRICS = b"<metrics>\n</metrics>\n"
 
 
 class StorageExecutor:
-    """Storage under ``state_dir`` (images of the node in ``cache``)."""
+    """Storage of the node; ``settings`` say where it lies and how much it may take."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._images = ContainerImages(state_dir / "cache" / "images")
+    def __init__(self, settings: StorageSettings) -> None:
+        self._images = ContainerImages(settings)
+        self._virtiofsd = Virtiofsd()
 
-    async def make(self, step: AnyStep) -> None:
-        """Bring ``step`` about.
+    async def make(self, step: AnyStep, material: Material) -> AnyStep:
+        """Bring ``step`` about, with content out of ``material``; returns it with what was found.
 
         Raises:
             StorageError, HostUnsupported: with the volume's name.
+            InvalidRequest: content that did not come with the instance.
         """
         match step:
+            case FetchContainerDisk():
+                return await self._images.fetch_disk(step, material)
+            case FetchKernel():
+                return await self._images.fetch_kernel(step, material)
             case MakeDirectory():
                 await asyncio.to_thread(_make_directory, step)
             case CreateImage():
                 await create_image(step)
             case RequireFile():
-                await asyncio.to_thread(_require, step)
-            case FetchContainerDisk():
-                await self._images.fetch_disk(step)
-            case FetchKernel():
-                await self._images.fetch_kernel(step)
+                await asyncio.to_thread(require_file, step)
+            case MakeIso():
+                files = volume_files(material, step.volume)
+                path = Path(step.path)
+                await asyncio.to_thread(
+                    write_iso, step.volume, path, step.label, files, uid=step.uid, gid=step.gid
+                )
+            case MakeFiles():
+                files = volume_files(material, step.volume)
+                await asyncio.to_thread(write_files, step.volume, Path(step.path), files)
+            case WriteAcpiTable():
+                data, path = acpi_table(material, step), Path(step.path)
+                await asyncio.to_thread(write_private, step.volume, path, data, uid=step.uid, gid=step.gid)
             case MakeMetricsDisk():
                 await asyncio.to_thread(vhostmd.create, step.volume, Path(step.path), NO_METRICS)
+            case StartVirtiofsd():
+                await self._virtiofsd.start(step)
             case _:
                 raise Bug(f"{type(step).__name__} is not a storage step")
+        return step
 
     async def release(self, step: AnyStep) -> None:
         """Undo ``step``; what is already gone is fine, what belongs to the user stays."""
         match step:
-            case MakeDirectory():
+            case MakeDirectory() | MakeFiles():
                 await asyncio.to_thread(remove_tree, Path(step.path))
-            case CreateImage(keep=False):
-                await asyncio.to_thread(Path(step.path).unlink, missing_ok=True)
-            case FetchContainerDisk() | MakeMetricsDisk():
-                await asyncio.to_thread(Path(step.path).unlink, missing_ok=True)
+            case CreateImage():
+                own = None if step.keep else step.path
+                await asyncio.to_thread(_remove, own, str(partial_path(step)))
+            case FetchContainerDisk() | MakeIso() | WriteAcpiTable() | MakeMetricsDisk():
+                await asyncio.to_thread(_remove, step.path)
             case FetchKernel():
-                for path in (step.kernel_path, step.initrd_path):
-                    if path:
-                        await asyncio.to_thread(Path(path).unlink, missing_ok=True)
+                await asyncio.to_thread(_remove, step.kernel_path, step.initrd_path)
+            case StartVirtiofsd():
+                await self._virtiofsd.stop(step)
             case _:
                 return
+
+    async def observe(self, devices: DevicesPlan) -> dict[str, Observed]:
+        """What the finished files show, by volume; raises StorageError."""
+        return await asyncio.to_thread(observe, devices)
+
+    async def faults(self, steps: tuple[AnyStep, ...]) -> tuple[str, ...]:
+        """Shares whose daemon has died, in sentences."""
+        return await asyncio.to_thread(self._virtiofsd.faults, steps)
+
+    async def sweep(self) -> None:
+        """Remove what killed pulls left and nobody went on with."""
+        await self._images.sweep()
 
 
 def _make_directory(step: MakeDirectory) -> None:
@@ -86,12 +133,7 @@ def _make_directory(step: MakeDirectory) -> None:
         os.chown(path, -1 if step.uid is None else step.uid, -1 if step.gid is None else step.gid)
 
 
-def _require(step: RequireFile) -> None:
-    try:
-        mode = Path(step.path).stat().st_mode
-    except OSError as error:
-        raise StorageError(step.volume, f"{step.path}: {error.strerror}") from error
-    if step.block and not stat.S_ISBLK(mode):
-        raise StorageError(step.volume, f"{step.path} is not a block device")
-    if not step.block and not stat.S_ISREG(mode):
-        raise StorageError(step.volume, f"{step.path} is not a regular file")
+def _remove(*paths: str | None) -> None:
+    for path in map(Path, filter(None, paths)):
+        path.unlink(missing_ok=True)
+        remove_unfinished(path)

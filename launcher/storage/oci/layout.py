@@ -13,14 +13,18 @@ import io
 import json
 import platform
 import re
-import tarfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
-from launcher.errors import StorageError
+from launcher.errors import CommandFailed, StorageError
+from launcher.host.pipe import output_of
+from launcher.host.run import Limits
+from launcher.storage.oci.tar import Member, Readable, members
+from launcher.units import GIB
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -30,6 +34,10 @@ _MAX_JSON = 4 << 20
 _CHUNK = 1 << 20
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
+_MAX_LISTED = 10_000
+# A frame's window may be as large as its author likes; more than this is refused by zstd itself.
+_ZSTD = ("zstd", "-dcq", "--memory=256MB")
+_ZSTD_LIMITS = Limits(address_space_bytes=GIB)
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64", "s390x": "s390x"}
 
 
@@ -44,15 +52,19 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a layout; ``digest`` is its manifest's."""
+    """One image of a layout; ``digest`` is its manifest's. At most ``limit`` bytes of a layer are read."""
 
     root: Path
     digest: str
     layers: tuple[Descriptor, ...]
+    limit: int
 
 
-def open_image(root: Path, tag: str) -> Image:
+def open_image(root: Path, tag: str, *, limit: int, digest: str = "") -> Image:
     """Find the image ``tag`` (empty: the only one) of the layout in ``root``, for this architecture.
+
+    ``limit`` is how many bytes of a layer are unpacked at most; with ``digest`` it must be that very image,
+    whatever its tag is now.
 
     Raises:
         StorageError: no layout, no such tag, a broken or foreign image.
@@ -61,7 +73,9 @@ def open_image(root: Path, tag: str) -> Image:
         raise StorageError("", f"{root} is not an OCI image layout (no oci-layout file)")
     index = _json((root / "index.json").read_bytes(), root / "index.json")
     candidates = [m for m in index.get("manifests", []) if isinstance(m, dict)]
-    if tag:
+    if digest:
+        candidates = [m for m in candidates if m.get("digest") == digest] or candidates
+    elif tag:
         candidates = [m for m in candidates if m.get("annotations", {}).get(_REF_NAME) == tag]
     if not candidates:
         raise StorageError("", f"{root} has no image {tag!r}" if tag else f"{root} has no image")
@@ -72,11 +86,13 @@ def open_image(root: Path, tag: str) -> Image:
         nested = _json_blob(root, _descriptor(descriptor, root))
         descriptor = _for_this_machine([m for m in nested.get("manifests", []) if isinstance(m, dict)], root)
     chosen = _descriptor(descriptor, root)
+    if digest and chosen.digest != digest:
+        raise StorageError("", f"{root} has the image {chosen.digest}, and not {digest}")
     manifest = _json_blob(root, chosen)
     layers = tuple(_descriptor(layer, root) for layer in manifest.get("layers", []))
     if not layers:
         raise StorageError("", f"image {tag or chosen.digest} of {root} has no layers")
-    return Image(root, chosen.digest, layers)
+    return Image(root, chosen.digest, layers, limit)
 
 
 def list_files(image: Image, folder: str) -> tuple[str, ...]:
@@ -84,10 +100,10 @@ def list_files(image: Image, folder: str) -> tuple[str, ...]:
     prefix = _normal(folder)
     seen: dict[str, bool] = {}
     for layer in image.layers:
-        with _tar(image.root, layer) as tar:
-            for member in tar:
-                _apply(seen, member)
-    return tuple(sorted(name for name, regular in seen.items() if regular and _parent(name) == prefix))
+        with _layer(image, layer) as found:
+            for member in found:
+                _apply(seen, prefix, _normal(member.path), regular=member.regular)
+    return tuple(sorted(name for name, regular in seen.items() if regular))
 
 
 def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
@@ -101,11 +117,11 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
     wanted = _normal(name)
     for layer in reversed(image.layers):
         hidden = False
-        with _tar(image.root, layer) as tar:
-            for member in tar:
-                path = _normal(member.name)
+        with _layer(image, layer) as found:
+            for member in found:
+                path = _normal(member.path)
                 if path == wanted:
-                    _copy(tar, member, destination, limit)
+                    _copy(member, wanted, destination, limit)
                     return
                 hidden = hidden or _hides(path, wanted)
         if hidden:
@@ -113,36 +129,39 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
     raise StorageError("", f"the image has no file /{wanted}")
 
 
-def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, destination: Path, limit: int) -> None:
-    if not member.isreg():
-        raise StorageError("", f"/{_normal(member.name)} in the image is not a regular file")
+def _copy(member: Member, name: str, destination: Path, limit: int) -> None:
+    if not member.regular:
+        raise StorageError("", f"/{name} in the image is not a regular file")
     if member.size > limit:
-        raise StorageError("", f"/{_normal(member.name)} has {member.size} bytes; at most {limit} are taken")
-    source = tar.extractfile(member)
-    if source is None:
-        raise StorageError("", f"/{_normal(member.name)} in the image cannot be read")
+        raise StorageError("", f"/{name} has {member.size} bytes; at most {limit} are taken")
     zeros = bytes(_CHUNK)
-    with destination.open("wb") as out:
-        while chunk := source.read(_CHUNK):
-            if chunk == zeros[: len(chunk)]:
-                out.seek(len(chunk), io.SEEK_CUR)
-            else:
-                out.write(chunk)
-        out.truncate(member.size)
+    try:
+        with destination.open("wb") as out:
+            while chunk := member.read(_CHUNK):
+                if chunk == zeros[: len(chunk)]:
+                    out.seek(len(chunk), io.SEEK_CUR)
+                else:
+                    out.write(chunk)
+            out.truncate(member.size)
+    except OSError as error:
+        raise StorageError("", f"cannot write {destination}: {error.strerror}") from error
 
 
-def _apply(seen: dict[str, bool], member: tarfile.TarInfo) -> None:
-    path = _normal(member.name)
-    leaf = path.rpartition("/")[2]
+def _apply(seen: dict[str, bool], folder: str, path: str, *, regular: bool) -> None:
+    """Note what a member does to the names directly in ``folder``."""
+    parent, _, leaf = path.rpartition("/")
     if leaf == _OPAQUE:
-        for name in [n for n in seen if n.startswith(f"{_parent(path)}/")]:
-            del seen[name]
+        if folder == parent or folder.startswith(f"{parent}/") or not parent:
+            seen.clear()
     elif leaf.startswith(_WHITEOUT):
-        gone = f"{_parent(path)}/{leaf.removeprefix(_WHITEOUT)}".lstrip("/")
-        for name in [n for n in seen if n == gone or n.startswith(f"{gone}/")]:
-            del seen[name]
-    else:
-        seen[path] = member.isreg()
+        gone = f"{parent}/{leaf.removeprefix(_WHITEOUT)}".lstrip("/")
+        if folder == gone or folder.startswith(f"{gone}/"):
+            seen.clear()
+        seen.pop(gone, None)
+    elif parent == folder:
+        seen[path] = regular
+        if len(seen) > _MAX_LISTED:
+            raise StorageError("", f"the image has more than {_MAX_LISTED} files in /{folder}")
 
 
 def _hides(path: str, wanted: str) -> bool:
@@ -164,24 +183,24 @@ def _parent(path: str) -> str:
 
 
 @contextmanager
-def _tar(root: Path, layer: Descriptor) -> Iterator[tarfile.TarFile]:
-    """The layer as a tar stream; its digest is checked before the first member is believed."""
-    path = _verified(root, layer)
-    with path.open("rb") as raw:
+def _layer(image: Image, layer: Descriptor) -> Iterator[Iterator[Member]]:
+    """The members of a layer; its digest is checked before the first of them is believed."""
+    path = _verified(image.root, layer)
+    with ExitStack() as stack:
+        raw = stack.enter_context(path.open("rb"))
         magic = raw.read(4)
         raw.seek(0)
-        stream: IO[bytes] | gzip.GzipFile
+        stream: Readable = raw
         if magic[:2] == b"\x1f\x8b":
             stream = gzip.GzipFile(fileobj=raw)
-        elif magic == b"\x28\xb5\x2f\xfd":
-            raise StorageError("", f"layer {layer.digest} is compressed with zstd; tar and gzip are accepted")
-        else:
-            stream = raw
         try:
-            with tarfile.open(fileobj=stream, mode="r|") as tar:
-                yield tar
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+            if magic == b"\x28\xb5\x2f\xfd":
+                stream = stack.enter_context(output_of(_ZSTD, raw, limits=_ZSTD_LIMITS))
+            yield members(stream, limit=image.limit)
+        except (EOFError, zlib.error, gzip.BadGzipFile, CommandFailed) as error:
             raise StorageError("", f"layer {layer.digest} cannot be read: {error}") from error
+        except StorageError as error:
+            raise StorageError("", f"layer {layer.digest}: {error.message}") from error
 
 
 def _verified(root: Path, descriptor: Descriptor) -> Path:

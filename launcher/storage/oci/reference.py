@@ -2,7 +2,7 @@
 """Image references as users write them. Pure parsing; nothing is opened.
 
 ``oci:DIR[:TAG]`` and ``oci-archive:FILE[:TAG]`` name local images as skopeo does; ``docker://REF`` or a bare
-``REF`` names one in a registry.
+``REF`` (``[HOST[:PORT]/]NAME[:TAG][@DIGEST]``) names one in a registry.
 """
 
 from __future__ import annotations
@@ -12,15 +12,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")  # the tag grammar of the distribution spec
+_NAME = re.compile(r"[A-Za-z0-9.:_/\[\]-]+\Z")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_DEFAULT_REGISTRY = "docker.io"
+"""What a name without a host stands for, to every client of registries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """Where an image lies. ``tag`` is empty when none was given (a layout with one image needs none)."""
+    """Where an image lies. ``tag`` is empty when none was given (a layout with one image needs none).
+
+    In a registry, ``location`` is ``[HOST[:PORT]/]NAME``, and ``digest`` may pin the image.
+    """
 
     transport: Literal["oci", "oci-archive", "docker"]
     location: str
     tag: str = ""
+    digest: str = ""
+
+    @property
+    def registry(self) -> str:
+        """``HOST[:PORT]`` of an image in a registry."""
+        first, slash, _ = self.location.partition("/")
+        named = bool(slash) and ("." in first or ":" in first or first == "localhost")
+        return first if named else _DEFAULT_REGISTRY
+
+    def at(self, digest: str = "") -> str:
+        """The reference for skopeo, of the image with ``digest`` or, without one, of the tag."""
+        if digest:
+            return f"docker://{self.location}@{digest}"
+        return f"docker://{self.location}:{self.tag or 'latest'}"
 
 
 def parse_reference(text: str) -> ImageReference:
@@ -36,16 +57,19 @@ def parse_reference(text: str) -> ImageReference:
             if not location.startswith("/"):
                 raise ValueError(f"{text!r}: the path after {prefix!r} must be absolute")
             return ImageReference("oci" if transport == "oci" else "oci-archive", location, tag)
-    reference = text.removeprefix("docker://")
-    if not reference or reference != reference.strip() or any(c.isspace() for c in reference):
+    name, at, digest = text.removeprefix("docker://").partition("@")
+    location, tag = _split_tag(name)
+    if "/" in tag or not _NAME.match(location) or location.startswith("-"):
         raise ValueError(
             f"{text!r}: expected REGISTRY/NAME[:TAG|@DIGEST], oci:/DIR[:TAG] or oci-archive:/FILE[:TAG]"
         )
-    return ImageReference("docker", reference)
+    if at and not _DIGEST.match(digest):
+        raise ValueError(f"{text!r}: after '@' comes sha256: and 64 hexadecimal digits")
+    return ImageReference("docker", location, tag, digest)
 
 
 def _split_tag(rest: str) -> tuple[str, str]:
     location, colon, tag = rest.rpartition(":")
-    if colon and _TAG.match(tag):
+    if colon and location and _TAG.match(tag):
         return location, tag
     return rest, ""

@@ -32,6 +32,7 @@ from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor, SevM
 from launcher.network.executor import NetworkExecutor
 from launcher.spec.model import VirtualMachineInstance
 from launcher.storage.executor import StorageExecutor
+from launcher.storage.limits import StorageSettings
 
 MakeRecord = Callable[..., InstanceRecord]
 SEV_GUEST = """
@@ -108,11 +109,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     host, store, supervisor = SevHost(), await Store.open(tmp_path / "db"), Supervisor()
     hypervisor = cast("Hypervisor", host)
     config = Config(node="here", state_dir=str(tmp_path), run_dir=str(tmp_path))
+    storage = StorageExecutor(StorageSettings(state_dir=tmp_path, run_dir=tmp_path))
     services = Services(
         node="here",
         hypervisor=hypervisor,
         store=store,
-        resources=Resources(store, storage=StorageExecutor(tmp_path), network=NetworkExecutor()),
+        resources=Resources(store, storage=storage, network=NetworkExecutor()),
         hub=Hub[VirtualMachineInstance](),
         clock=SystemClock(),
     )

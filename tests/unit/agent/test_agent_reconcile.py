@@ -92,7 +92,9 @@ def test_destroyed_without_acpi_or_grace_succeeded(make_record: MakeRecord) -> N
 def test_an_ended_instance_is_undefined_once(make_record: MakeRecord) -> None:
     record = make_record(prepared=True, phase="Succeeded")
     assert decide(record, domain(DomainState.SHUTOFF, "shutdown")).actions == (do.Undefine(),)
-    assert decide(record, None) == do.Decision()
+    assert decide(record, None).actions == (do.Retire(),)
+    retired = make_record(prepared=False, phase="Succeeded")
+    assert decide(retired, None) == do.Decision()
 
 
 def test_pause_follows_the_users_wish_only(make_record: MakeRecord) -> None:
@@ -207,6 +209,8 @@ def perform(
     match action:
         case do.Prepare():
             record = msgspec.structs.replace(record, prepared=True)
+        case do.Retire():
+            record = msgspec.structs.replace(record, prepared=False)
         case do.Enter(phase=phase):
             record = msgspec.structs.replace(record, phase=phase)
         case do.Define():

@@ -15,6 +15,8 @@ import pytest
 from launcher.errors import StorageError
 from launcher.storage.oci import layout
 
+LAYER = 1 << 30
+
 LIMIT = 1 << 20
 
 
@@ -61,7 +63,7 @@ def test_file_comes_out_of_the_last_layer_that_has_it(tmp_path: Path, *, pack: b
     root = make_layout(
         tmp_path / "l", tar(("disk/disk.img", b"old")), tar(("./disk/disk.img", b"new")), pack=pack
     )
-    image = layout.open_image(root, "latest")
+    image = layout.open_image(root, "latest", limit=LAYER)
     assert layout.list_files(image, "/disk") == ("disk/disk.img",)
     layout.extract(image, "/disk/disk.img", tmp_path / "out", limit=LIMIT)
     assert (tmp_path / "out").read_bytes() == b"new"
@@ -73,7 +75,7 @@ def test_whiteouts_hide_files_of_lower_layers(tmp_path: Path) -> None:
         tar(("disk/a", b"a"), ("disk/b", b"b"), ("opt/c", b"c")),
         tar(("disk/.wh.a", b""), ("opt/.wh..wh..opq", b"")),
     )
-    image = layout.open_image(root, "")
+    image = layout.open_image(root, "", limit=LAYER)
     assert layout.list_files(image, "disk") == ("disk/b",)
     assert layout.list_files(image, "opt") == ()
     for hidden in ("disk/a", "opt/c"):
@@ -83,28 +85,28 @@ def test_whiteouts_hide_files_of_lower_layers(tmp_path: Path) -> None:
 
 def test_zeros_become_holes_and_content_stays(tmp_path: Path) -> None:
     content = bytes(3 << 20) + b"end" + bytes(1 << 20)
-    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/d", content))), "")
+    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/d", content))), "", limit=LAYER)
     layout.extract(image, "disk/d", tmp_path / "out", limit=1 << 30)
     assert (tmp_path / "out").read_bytes() == content
     assert (tmp_path / "out").stat().st_blocks * 512 < len(content)
 
 
 def test_links_are_refused_and_never_listed(tmp_path: Path) -> None:
-    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/disk.img", None))), "")
+    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/disk.img", None))), "", limit=LAYER)
     assert layout.list_files(image, "disk") == ()
     with pytest.raises(StorageError, match="not a regular file"):
         layout.extract(image, "disk/disk.img", tmp_path / "out", limit=LIMIT)
 
 
 def test_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/d", b"12345"))), "")
+    image = layout.open_image(make_layout(tmp_path / "l", tar(("disk/d", b"12345"))), "", limit=LAYER)
     with pytest.raises(StorageError, match="at most 4"):
         layout.extract(image, "disk/d", tmp_path / "out", limit=4)
 
 
 def test_a_blob_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> None:
     root = make_layout(tmp_path / "l", tar(("disk/d", b"x")))
-    image = layout.open_image(root, "")
+    image = layout.open_image(root, "", limit=LAYER)
     blob = root / "blobs" / "sha256" / image.layers[0].digest.removeprefix("sha256:")
     blob.write_bytes(blob.read_bytes() + b"!")
     with pytest.raises(StorageError, match="does not match its digest"):
@@ -131,10 +133,10 @@ def test_broken_layouts_are_named(tmp_path: Path, spoil: object, message: str) -
     assert callable(spoil)
     spoil(root)
     with pytest.raises(StorageError, match=message):
-        layout.open_image(root, "")
+        layout.open_image(root, "", limit=LAYER)
 
 
 def test_unknown_tag_is_named(tmp_path: Path) -> None:
     root = make_layout(tmp_path / "l", tar(("disk/d", b"x")), tag="v1")
     with pytest.raises(StorageError, match="no image 'v2'"):
-        layout.open_image(root, "v2")
+        layout.open_image(root, "v2", limit=LAYER)

@@ -315,7 +315,7 @@ def virtiofsd(directory: str, *, readonly: bool = False) -> StartVirtiofsd:
         program="virtiofsd",
         directory=directory,
         socket=f"{RUN}/virtiofs0.sock",
-        state=f"{STATE}/virtiofs0.json",
+        log=f"{STATE}/virtiofs0.log",
         readonly=readonly,
     )
 

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has which of the user's images open on this node, and who may write. Pure; drawn up from plans.
+
+Between nodes QEMU's own image locks decide; they are never turned off, so they stand behind this ledger, too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from launcher.agent.records import FINAL, InstanceRecord
+from launcher.errors import Conflict
+from launcher.plan.model import VMPlan
+from launcher.plan.steps import CreateImage, RequireFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A file, device or directory that the volume ``volume`` of the instance ``key`` uses."""
+
+    key: str
+    volume: str
+    path: str
+    writes: bool
+    shareable: bool = False
+
+
+def opened(plan: VMPlan, key: str) -> tuple[Opened, ...]:
+    """What the guest of ``plan`` opens of what is not its own. An overlay's base is only read."""
+    users = {
+        posixpath.normpath(step.path)
+        for step in plan.steps
+        if isinstance(step, RequireFile) or (isinstance(step, CreateImage) and step.keep)
+    }
+    return tuple(use for use in _uses(plan, key) if use.path in users)
+
+
+def opened_by(record: InstanceRecord) -> tuple[Opened, ...]:
+    """What the instance of ``record`` has open, or will; nothing when its guest ended."""
+    return () if record.phase in FINAL or record.moved_to else opened(record.plan, record.key)
+
+
+def require_free(wanted: Iterable[Opened], held: Iterable[Opened]) -> None:
+    """Check that nobody writes what another one uses, unless both said that they share it.
+
+    Raises:
+        Conflict: naming volume, path and the other instance.
+    """
+    taken: dict[str, list[Opened]] = {}
+    for use in held:
+        taken.setdefault(use.path, []).append(use)
+    for use in wanted:
+        for other in taken.get(use.path, ()):
+            if (use.writes or other.writes) and not (use.shareable and other.shareable):
+                raise _conflict(use, other)
+        taken.setdefault(use.path, []).append(use)
+
+
+def _uses(plan: VMPlan, key: str) -> Iterator[Opened]:
+    for disk in plan.devices.disks:
+        if disk.source is not None:
+            yield Opened(
+                key=key,
+                volume=disk.name,
+                path=posixpath.normpath(disk.source.path),
+                writes=not disk.readonly,
+                shareable=disk.shareable,
+            )
+        if disk.backing is not None:
+            path = posixpath.normpath(disk.backing.source.path)
+            yield Opened(key=key, volume=disk.name, path=path, writes=False)
+
+
+def _conflict(use: Opened, other: Opened) -> Conflict:
+    who = "the same instance" if use.key == other.key else other.key
+    what = "is written by" if other.writes else "is read by"
+    return Conflict(
+        f"volume {use.volume!r}: {use.path} {what} volume {other.volume!r} of {who}",
+        hint="delete that instance first, or set shareable on both disks",
+    )
