@@ -128,10 +128,23 @@ def _ready(record: InstanceRecord, observed: DomainRecord | None) -> Condition:
     if record.desired == "deleted":
         return Condition(type="Ready", status="False", reason="Terminating", message="being deleted")
     if lifecycle.alive(observed) and observed is not None and observed.state is not DomainState.PAUSED:
-        return Condition(type="Ready", status="True")
+        return _probed(record) or Condition(type="Ready", status="True")
     if record.phase in {"Pending", "Scheduled"} and lifecycle.awaits_session(record):
         return _AWAITS_SESSION
     return Condition(type="Ready", status="False", reason="GuestNotRunning", message="the guest does not run")
+
+
+def _probed(record: InstanceRecord) -> Condition | None:
+    """Why a guest that runs is not ready. One that came from another node counts as ready until it fails."""
+    if record.defaulted.spec.readiness_probe is None or record.notice.ready:
+        return None
+    if record.notice.ready is None:
+        if record.migration_state is not None:
+            return None
+        message = "its readiness probe has not succeeded yet"
+        return Condition(type="Ready", status="False", reason="ReadinessProbePending", message=message)
+    message = f"its readiness probe fails: {record.notice.unready_why}"
+    return Condition(type="Ready", status="False", reason="ReadinessProbeFailed", message=message)
 
 
 def _pause(record: InstanceRecord, observed: DomainRecord | None) -> tuple[str, str] | None:

@@ -75,6 +75,10 @@ def judge(record: InstanceRecord, observed: DomainRecord | None, *, boot_id: str
     if alive(observed):
         if observed.state is DomainState.PAUSED and observed.reason == "post-copy-failed":
             return Verdict("Failed", "PostcopyFailed", "the memory of the guest was lost in post-copy")
+        if record.notice.dead_why and started:
+            return Verdict(
+                "Failed", "LivenessProbeFailed", f"its liveness probe failed: {record.notice.dead_why}"
+            )
         return Verdict("Running")
     if observed.reason in _ENDED_BADLY and (started or observed.reason != "failed"):
         return _ended_badly(record, observed.reason)

@@ -25,6 +25,7 @@ from launcher.agent.port import (
     SevPlatformView,
     WatchEvent,
 )
+from launcher.agent.probes import Probes
 from launcher.agent.records import Firings, Notice
 from launcher.agent.resources import Resources
 from launcher.agent.settings import plan_settings
@@ -81,6 +82,7 @@ class NodeAgent:
         self._instances = Instances(config, services, self._facts, self._supervisor)
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
         self._attestation = Attestation(services, self._instances)
+        self._probes = Probes(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
         self._consoles = Consoles()
         self._down_reason = "connecting"
@@ -96,6 +98,7 @@ class NodeAgent:
         await self._instances.settle(timeout_s=SETTLE_S)
         self._supervisor.keep(self._read_all, name="periodic read")
         self._supervisor.keep(self._downward.run, name="downward metrics")
+        self._supervisor.keep(self._probes.run, name="probes")
 
     async def stop(self) -> None:
         """Stop all tasks. Guests, their files and running migrations go on without the agent."""

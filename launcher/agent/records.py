@@ -44,10 +44,17 @@ class Firings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What events told and the state of a domain does not: it must be remembered."""
+    """What events and probes told and the state of a domain does not: it must be remembered.
+
+    ``ready`` is what the readiness probe decided, None: nothing yet. ``dead_why`` is why the liveness probe
+    gave the guest up; empty: it did not.
+    """
 
     panicked: bool = False
     watchdog: Firings | None = None
+    ready: bool | None = None
+    unready_why: str = ""
+    dead_why: str = ""
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
