@@ -47,7 +47,9 @@ def _unpack(layout: Path, target: Path) -> None:
     manifest = json.loads(blob(index["manifests"][0]["digest"]))
     for layer in manifest["layers"]:
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(blob(layer["digest"])))) as archive:
-            archive.extractall(target, filter="data")
+            # Debian 12's Python 3.11.2 has no filters yet and ignores the attribute.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(target)
 
 
 def _create(node: Node, lab: Lab, xml: str) -> None:
