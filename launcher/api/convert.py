@@ -72,9 +72,11 @@ def companions(wire: types_pb2.Companions) -> Companions:
                 capacity=claim.capacity,
                 shared=claim.shared,
                 access_modes=tuple(claim.access_modes),
+                preallocated=claim.preallocated,
             )
             for claim in wire.claims
         ),
+        service_accounts={name: dict(keyed.data) for name, keyed in wire.service_accounts.items()},
     )
 
 

@@ -142,6 +142,19 @@ def keyed_data(text: str, kind: str) -> tuple[str, dict[str, bytes]]:
     return name, found
 
 
+def token_account(text: str) -> str:
+    """The service account that a Secret with its token is for; empty for every other Secret.
+
+    ``text`` is what ``keyed_data`` has read well.
+    """
+    document = yaml.load(text, Loader=yaml.CSafeLoader)
+    if document.get("type") != "kubernetes.io/service-account-token":
+        return ""
+    annotations = document["metadata"].get("annotations")
+    account = annotations.get("kubernetes.io/service-account.name") if isinstance(annotations, dict) else None
+    return account if isinstance(account, str) else ""
+
+
 def _section(document: dict[str, Any], kind: str, section: str) -> dict[str, Any]:
     value = document.get(section) or {}
     if not isinstance(value, dict):

@@ -100,9 +100,31 @@ class Companions(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ServiceAccountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___KeyedData: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___KeyedData | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SECRETS_FIELD_NUMBER: _builtins.int
     CONFIG_MAPS_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
+    SERVICE_ACCOUNTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def secrets(self) -> _containers.MessageMap[_builtins.str, Global___KeyedData]:
         """Secrets by name. Never logged, never returned."""
@@ -115,16 +137,23 @@ class Companions(_message.Message):
     def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClaimBinding]:
         """Where the instance's claims lie on this node."""
 
+    @_builtins.property
+    def service_accounts(self) -> _containers.MessageMap[_builtins.str, Global___KeyedData]:
+        """The files of service accounts' token directories (token, ca.crt, namespace) by account. Never logged,
+        never returned.
+        """
+
     def __init__(
         self,
         *,
         secrets: _abc.Mapping[_builtins.str, Global___KeyedData] | None = ...,
         config_maps: _abc.Mapping[_builtins.str, Global___KeyedData] | None = ...,
         claims: _abc.Iterable[Global___ClaimBinding] | None = ...,
+        service_accounts: _abc.Mapping[_builtins.str, Global___KeyedData] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "config_maps", b"config_maps", "secrets", b"secrets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "config_maps", b"config_maps", "secrets", b"secrets", "service_accounts", b"service_accounts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,6 +213,7 @@ class ClaimBinding(_message.Message):
     CAPACITY_FIELD_NUMBER: _builtins.int
     SHARED_FIELD_NUMBER: _builtins.int
     ACCESS_MODES_FIELD_NUMBER: _builtins.int
+    PREALLOCATED_FIELD_NUMBER: _builtins.int
     claim: _builtins.str
     """Name of the claim."""
     path: _builtins.str
@@ -194,6 +224,8 @@ class ClaimBinding(_message.Message):
     """Size of the claim in bytes; 0: unknown."""
     shared: _builtins.bool
     """Other nodes reach the same storage, so it need not be copied in a migration."""
+    preallocated: _builtins.bool
+    """All blocks of an image that is made there are taken at once, and never given back."""
     @_builtins.property
     def access_modes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Access modes as Kubernetes spells them (ReadWriteOnce, ReadWriteMany, ...)."""
@@ -207,10 +239,11 @@ class ClaimBinding(_message.Message):
         capacity: _builtins.int = ...,
         shared: _builtins.bool = ...,
         access_modes: _abc.Iterable[_builtins.str] | None = ...,
+        preallocated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_modes", b"access_modes", "block", b"block", "capacity", b"capacity", "claim", b"claim", "path", b"path", "shared", b"shared"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_modes", b"access_modes", "block", b"block", "capacity", b"capacity", "claim", b"claim", "path", b"path", "preallocated", b"preallocated", "shared", b"shared"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

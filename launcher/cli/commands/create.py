@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from launcher.cli import exits, table
-from launcher.cli.documents import Document, keyed_data, read, split
+from launcher.cli.documents import Document, keyed_data, read, split, token_account
 from launcher.cli.session import asked_namespace, current, file_option, namespace_option
 from launcher.errors import InvalidRequest, InvalidSpec, Violation
 from launcher.spec.quantity import Quantity
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--claim",
     "claims",
-    metavar="NAME=PATH[,block][,shared][,capacity=10Gi]",
+    metavar="NAME=PATH[,block][,shared][,preallocated][,capacity=10Gi]",
     multiple=True,
     help="Where a PersistentVolumeClaim or DataVolume lies on the node.",
 )
@@ -46,7 +46,7 @@ def create(
     """Create an instance or migration from a file.
 
     The file may hold Secrets and ConfigMaps beside the instance; they go along with it and are not kept
-    otherwise.
+    otherwise. A Secret of type kubernetes.io/service-account-token stands for its service account, too.
     """
     documents = split(read(file))
     asked = [document for document in documents if document.kind not in ("Secret", "ConfigMap")]
@@ -90,13 +90,16 @@ def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Compani
     companions = Companions(claims=[_claim(text) for text in claims])
     for document in documents:
         name, data = keyed_data(document.text, document.kind)
+        account = token_account(document.text) if document.kind == "Secret" else ""
+        if account:
+            companions.service_accounts[account].data.update(data)
         kept = companions.secrets if document.kind == "Secret" else companions.config_maps
         kept[name].data.update(data)
     return companions
 
 
 def _claim(text: str) -> ClaimBinding:
-    """Read ``NAME=PATH[,block][,shared][,capacity=SIZE]``.
+    """Read ``NAME=PATH[,block][,shared][,preallocated][,capacity=SIZE]``.
 
     Raises:
         InvalidRequest: it is not of that form.
@@ -114,13 +117,15 @@ def _claim(text: str) -> ClaimBinding:
             binding.block = True
         elif key == "shared" and not value:
             binding.shared = True
+        elif key == "preallocated" and not value:
+            binding.preallocated = True
         elif key == "capacity":
             try:
                 binding.capacity = Quantity(value).bytes_floor()
             except ValueError as error:
                 raise _invalid(text, f"capacity: {error}") from error
         else:
-            raise _invalid(text, f"{flag!r} is none of block, shared, capacity=SIZE")
+            raise _invalid(text, f"{flag!r} is none of block, shared, preallocated, capacity=SIZE")
     return binding
 
 
