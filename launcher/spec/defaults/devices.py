@@ -58,10 +58,14 @@ def volume_disks(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMac
 
 
 def disk_fields(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:
-    """A disk is a plain disk on the architecture's bus and stops the guest on errors; a cdrom is readonly."""
+    """A disk is a plain disk on the architecture's bus and stops the guest on errors; a cdrom is readonly.
+
+    The disk of downwardMetrics is on virtio, where guests look for it.
+    """
     disks = vmi.spec.domain.devices.disks
     known = architecture(vmi.spec.architecture)
-    changed = tuple(_disk(disk, known) for disk in disks)
+    buses = {volume.name: "virtio" for volume in vmi.spec.volumes if volume.downward_metrics is not None}
+    changed = tuple(_disk(disk, known, buses.get(disk.name, known.disk_bus)) for disk in disks)
     return vmi if changed == disks else with_devices(vmi, disks=changed)
 
 
@@ -119,12 +123,12 @@ def _watchdog(dog: Watchdog, model: str) -> Watchdog:
     return dog
 
 
-def _disk(disk: Disk, known: Architecture) -> Disk:
+def _disk(disk: Disk, known: Architecture, bus: str) -> Disk:
     changes: dict[str, Any] = {}
     if disk.disk is None and disk.cdrom is None and disk.lun is None:
-        changes["disk"] = DiskTarget(bus=known.disk_bus)
+        changes["disk"] = DiskTarget(bus=bus)
     elif disk.disk is not None and not disk.disk.bus:
-        changes["disk"] = replace(disk.disk, bus=known.disk_bus)
+        changes["disk"] = replace(disk.disk, bus=bus)
     if disk.lun is not None and not disk.lun.bus:
         changes["lun"] = replace(disk.lun, bus=known.lun_bus)
     if disk.cdrom is not None:

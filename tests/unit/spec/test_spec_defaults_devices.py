@@ -96,6 +96,15 @@ def test_buses(architecture: str, disk: str, cdrom: str) -> None:
     assert plain.error_policy == raw.error_policy == "stop"
 
 
+@pytest.mark.parametrize("given", ["[]", "[{name: m}]", "[{name: m, disk: {}}]"])
+def test_the_disk_of_metrics_is_on_virtio(given: str) -> None:
+    filled = full_domain(
+        f"spec: {{domain: {{devices: {{disks: {given}}}}}, volumes: [{{name: m, downwardMetrics: {{}}}}]}}"
+    )
+
+    assert [disk.disk for disk in filled.devices.disks] == [DiskTarget(bus="virtio")]
+
+
 def test_fields_of_disks_that_are_given() -> None:
     (optical, plain) = full_domain(
         devices(
