@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All instances of the node: accept, find, delete, pause. What happens to one is its machine's affair."""
+"""All instances of the node: accept, find, watch. What happens to one is its machine's affair."""
 
 from __future__ import annotations
 
@@ -16,21 +16,18 @@ from launcher.agent.hostfacts import HostFacts
 from launcher.agent.ledger import holding
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
-from launcher.agent.records import FINAL, InstanceRecord
+from launcher.agent.records import InstanceRecord
 from launcher.agent.settings import defaults_settings, node_limits, plan_settings
 from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
-from launcher.agent.update import updated
 from launcher.agent.volume_ledger import opened_by
 from launcher.domain.read import DomainView
-from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
+from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation
 from launcher.host.boot import boot_id
 from launcher.host.config import Config
-from launcher.hypervisor.port import DomainState
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance
 
 KIND = "VirtualMachineInstance"
-PAUSE_TIMEOUT_S = 15.0
 _UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # it names directories
 
 
@@ -114,7 +111,7 @@ class Instances:
             manifest,
             companions,
             uid=uid,
-            site=await self._site(manifest, uid),
+            site=await self.site(manifest, uid),
             now=self._services.clock.now(),
             boot_id=boot_id(),
             live=live,
@@ -125,7 +122,7 @@ class Instances:
             raise AlreadyExists("domain UUID", record.plan.identity.uuid, hint=hint)
         return record
 
-    async def _site(self, vmi: VirtualMachineInstance, uid: str) -> Site:
+    async def site(self, vmi: VirtualMachineInstance, uid: str) -> Site:
         """The node, as the instance ``uid`` finds it: without what it has itself."""
         facts = await self._facts.get(vmi)
         others = tuple(m.record for m in self.machines() if m.record.uid != uid and not m.ended)
@@ -150,34 +147,14 @@ class Instances:
             if present is not None and not present.gone:
                 asked = manifest.metadata.uid if manifest.metadata is not None else None
                 if asked and asked == present.record.uid and not present.record.incoming:
-                    return self._shown(present.record.key)
+                    return self.shown(present.record.key)
                 raise AlreadyExists(KIND, key, hint=_clash(present.record))
             record = await self.draft(named, companions, uid=metadata.uid or "")
             if dry_run:
                 now = record.created
                 return show(record, None, node=self._config.node_name, now=now, before=None)
             await self.adopt(record)
-            return self._shown(key)
-
-    async def change(self, manifest: VirtualMachineInstance, *, dry_run: bool) -> VirtualMachineInstance:
-        """Take a changed manifest for an instance that runs; asking for the same again tries it again.
-
-        Raises:
-            NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted: see ``update.updated``.
-        """
-        async with self.accepting:
-            metadata = manifest.metadata or ObjectMeta()
-            machine = self.find(metadata.namespace or "default", metadata.name or "")
-            site = await self._site(manifest, machine.record.uid)
-
-            def change(record: InstanceRecord) -> InstanceRecord:
-                return updated(record, manifest, site=site, lowest_sockets=machine.sockets_given_up)
-
-            if dry_run:
-                return machine.show(change(machine.record))
-            await machine.update(change, wake=False)
-            machine.retry()
-            return self._shown(machine.record.key)
+            return self.shown(key)
 
     async def adopt(self, record: InstanceRecord) -> Machine:
         """Take up an instance that was accepted here or is being brought here."""
@@ -188,7 +165,7 @@ class Instances:
 
     async def get(self, namespace: str, name: str) -> VirtualMachineInstance:
         """The object as the API shows it."""
-        return self._shown(self.find(namespace, name).record.key)
+        return self.shown(self.find(namespace, name).record.key)
 
     async def list(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]:
         """All objects of a namespace (None: of all)."""
@@ -206,55 +183,6 @@ class Instances:
             )
         )
 
-    async def delete(
-        self, namespace: str, name: str, *, grace_period_s: int | None
-    ) -> VirtualMachineInstance:
-        """Begin to stop and remove an instance."""
-        machine = self.find(namespace, name)
-
-        def change(record: InstanceRecord) -> InstanceRecord:
-            grace = record.grace_period_s if grace_period_s is None else grace_period_s
-            deleted_at = record.deleted_at or self._services.clock.now()
-            metadata = msgspec.structs.replace(
-                record.manifest.metadata or ObjectMeta(), deletion_timestamp=deleted_at
-            )
-            return msgspec.structs.replace(
-                record,
-                desired="deleted",
-                deleted_at=deleted_at,
-                grace_period_s=grace,
-                manifest=msgspec.structs.replace(record.manifest, metadata=metadata),
-            )
-
-        record = await machine.update(change)
-        return self._shown(record.key)
-
-    async def set_paused(self, namespace: str, name: str, *, paused: bool) -> VirtualMachineInstance:
-        """Pause or unpause the vCPUs; returns when libvirt says so.
-
-        Raises:
-            WrongPhase: not running, being deleted, or migrating. TimedOut: libvirt did not follow in 15 s.
-        """
-        machine = self.find(namespace, name)
-        record = machine.record
-        verb = "paused" if paused else "unpaused"
-        if record.phase != "Running" or record.desired == "deleted":
-            raise WrongPhase(
-                f"{record.key} cannot be {verb}: its phase is {record.phase}, it must be Running"
-            )
-        if record.outgoing:
-            raise WrongPhase(
-                f"{record.key} cannot be {verb} while it migrates",
-                hint="wait for the migration, or cancel it",
-            )
-        await machine.update(lambda r: msgspec.structs.replace(r, user_paused=paused))
-        wanted = {DomainState.PAUSED} if paused else {DomainState.RUNNING, DomainState.BLOCKED}
-        await machine.until(
-            lambda m: (m.observed is not None and m.observed.state in wanted) or m.record.phase in FINAL,
-            timeout_s=PAUSE_TIMEOUT_S,
-        )
-        return self._shown(record.key)
-
     def _start(self, record: InstanceRecord) -> Machine:
         machine = Machine(self._services, record)
         self._machines[record.key] = machine
@@ -266,7 +194,8 @@ class Instances:
         if self._machines.get(machine.record.key) is machine:
             del self._machines[machine.record.key]
 
-    def _shown(self, key: str) -> VirtualMachineInstance:
+    def shown(self, key: str) -> VirtualMachineInstance:
+        """The object of ``namespace/name`` as the API shows it; raises NotFound."""
         shown = self._services.hub.get(key)
         if shown is None:
             raise NotFound(KIND, key)

@@ -27,6 +27,7 @@ from launcher.agent.port import (
 )
 from launcher.agent.probes import Probes
 from launcher.agent.records import Firings, Notice
+from launcher.agent.requests import Requests
 from launcher.agent.resources import Resources
 from launcher.agent.settings import plan_settings
 from launcher.agent.storage_settings import storage_settings
@@ -80,6 +81,7 @@ class NodeAgent:
         )
         self._services = services
         self._instances = Instances(config, services, self._facts, self._supervisor)
+        self._requests = Requests(self._instances, services.clock)
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
         self._attestation = Attestation(services, self._instances)
         self._probes = Probes(services, self._instances, self._supervisor)
@@ -121,7 +123,7 @@ class NodeAgent:
         self, manifest: VirtualMachineInstance, *, dry_run: bool = False
     ) -> VirtualMachineInstance:
         """See ``AgentPort``."""
-        return await self._instances.change(manifest, dry_run=dry_run)
+        return await self._requests.change(manifest, dry_run=dry_run)
 
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
@@ -142,15 +144,15 @@ class NodeAgent:
     ) -> VirtualMachineInstance:
         """See ``AgentPort``; a migration away is cancelled first."""
         await self._migrations.cancel_of(self._instances.find(namespace, name))
-        return await self._instances.delete(namespace, name, grace_period_s=grace_period_s)
+        return await self._requests.delete(namespace, name, grace_period_s=grace_period_s)
 
     async def pause_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
-        return await self._instances.set_paused(namespace, name, paused=True)
+        return await self._requests.set_paused(namespace, name, paused=True)
 
     async def unpause_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
-        return await self._instances.set_paused(namespace, name, paused=False)
+        return await self._requests.set_paused(namespace, name, paused=False)
 
     async def instance_xml(self, namespace: str, name: str) -> str:
         """See ``AgentPort``."""

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of an instance that is there: other vCPUs and memory, a pause, its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.agent.instances import Instances
+from launcher.agent.records import FINAL, InstanceRecord
+from launcher.agent.update import updated
+from launcher.errors import WrongPhase
+from launcher.host.clock import Clock
+from launcher.hypervisor.port import DomainState
+from launcher.spec.model import ObjectMeta, VirtualMachineInstance
+
+PAUSE_TIMEOUT_S = 15.0
+
+
+class Requests:
+    """Each is written into the record; when a call returns, that is on disk."""
+
+    def __init__(self, instances: Instances, clock: Clock) -> None:
+        self._instances = instances
+        self._clock = clock
+
+    async def change(self, manifest: VirtualMachineInstance, *, dry_run: bool) -> VirtualMachineInstance:
+        """Take a changed manifest for an instance that runs; asking for the same again tries it again.
+
+        Raises:
+            NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted: see ``update.updated``.
+        """
+        async with self._instances.accepting:
+            metadata = manifest.metadata or ObjectMeta()
+            machine = self._instances.find(metadata.namespace or "default", metadata.name or "")
+            site = await self._instances.site(manifest, machine.record.uid)
+
+            def change(record: InstanceRecord) -> InstanceRecord:
+                return updated(record, manifest, site=site, lowest_sockets=machine.sockets_given_up)
+
+            if dry_run:
+                return machine.show(change(machine.record))
+            await machine.update(change, wake=False)
+            machine.retry()
+            return self._instances.shown(machine.record.key)
+
+    async def delete(
+        self, namespace: str, name: str, *, grace_period_s: int | None
+    ) -> VirtualMachineInstance:
+        """Begin to stop and remove an instance."""
+        machine = self._instances.find(namespace, name)
+
+        def change(record: InstanceRecord) -> InstanceRecord:
+            grace = record.grace_period_s if grace_period_s is None else grace_period_s
+            deleted_at = record.deleted_at or self._clock.now()
+            metadata = msgspec.structs.replace(
+                record.manifest.metadata or ObjectMeta(), deletion_timestamp=deleted_at
+            )
+            return msgspec.structs.replace(
+                record,
+                desired="deleted",
+                deleted_at=deleted_at,
+                grace_period_s=grace,
+                manifest=msgspec.structs.replace(record.manifest, metadata=metadata),
+            )
+
+        record = await machine.update(change)
+        return self._instances.shown(record.key)
+
+    async def set_paused(self, namespace: str, name: str, *, paused: bool) -> VirtualMachineInstance:
+        """Pause or unpause the vCPUs; returns when libvirt says so.
+
+        Raises:
+            WrongPhase: not running, being deleted, or migrating. TimedOut: libvirt did not follow in 15 s.
+        """
+        machine = self._instances.find(namespace, name)
+        record = machine.record
+        verb = "paused" if paused else "unpaused"
+        if record.phase != "Running" or record.desired == "deleted":
+            raise WrongPhase(
+                f"{record.key} cannot be {verb}: its phase is {record.phase}, it must be Running"
+            )
+        if record.outgoing:
+            raise WrongPhase(
+                f"{record.key} cannot be {verb} while it migrates",
+                hint="wait for the migration, or cancel it",
+            )
+        await machine.update(lambda r: msgspec.structs.replace(r, user_paused=paused))
+        wanted = {DomainState.PAUSED} if paused else {DomainState.RUNNING, DomainState.BLOCKED}
+        await machine.until(
+            lambda m: (m.observed is not None and m.observed.state in wanted) or m.record.phase in FINAL,
+            timeout_s=PAUSE_TIMEOUT_S,
+        )
+        return self._instances.shown(record.key)
