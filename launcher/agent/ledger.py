@@ -18,7 +18,7 @@ from launcher.errors import Exhausted
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import NodeFacts, NumaCell, PagePool
 from launcher.plan.model import VMPlan
-from launcher.plan.overhead import memory_overhead
+from launcher.plan.overhead import added_overhead, memory_overhead
 from launcher.spec.model import Quantity, VirtualMachineInstance
 from launcher.units import MIB, ceil_div, human_bytes
 
@@ -114,12 +114,7 @@ def reserved_memory(plan: VMPlan, vmi: VirtualMachineInstance) -> int:
 
 def overhead(plan: VMPlan, vmi: VirtualMachineInstance) -> int:
     """What the guest costs beside its memory, in bytes."""
-    memory = vmi.spec.domain.memory
-    reserved = memory.reserved_overhead if memory is not None else None
-    added = reserved.added_overhead if reserved is not None else None
-    return memory_overhead(
-        plan, guest=guest_memory(vmi), added=added.bytes_floor() if added is not None else 0
-    ).total
+    return memory_overhead(plan, guest=guest_memory(vmi), added=added_overhead(vmi)).total
 
 
 class Ledger:
