@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from launcher.domain.boot import boot
 from launcher.domain.clock import clock
+from launcher.domain.commandline import commandline
 from launcher.domain.cpu import cpu
 from launcher.domain.cputune import cputune
 from launcher.domain.devices import DEVICES
@@ -43,7 +44,7 @@ DOMAIN: tuple[Builder, ...] = (
     clock,
     lifecycle,
 )
-AFTER_DEVICES: tuple[Builder, ...] = (launch_security,)
+AFTER_DEVICES: tuple[Builder, ...] = (launch_security, commandline)
 
 
 def build(plan: VMPlan) -> str:

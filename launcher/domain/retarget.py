@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from launcher.domain.commandline import FILE, NAMESPACE
 from launcher.domain.cputune import cputune_element
 from launcher.domain.element import E, Element, cpu_list
 from launcher.domain.numatune import numatune_element
@@ -80,6 +81,14 @@ def move_paths(root: Parsed, destination: Destination) -> None:
                 node.text = _moved(node.text, destination)
 
 
+def move_firmware_files(root: Parsed, destination: Destination) -> None:
+    """So do the files that the firmware is handed."""
+    for argument in root.iterfind(f"{{{NAMESPACE}}}commandline/{{{NAMESPACE}}}arg"):
+        name, separator, path = argument.get("value", "").partition(FILE)
+        if separator:
+            argument.set("value", f"{name}{separator}{_moved(path, destination)}")
+
+
 def replace_pins(root: Parsed, destination: Destination) -> None:
     """The source's pCPUs mean nothing here."""
     _replace(root, "cputune", cputune_element(destination.cputune) if destination.cputune else None)
@@ -112,6 +121,7 @@ def replace_numa_placement(root: Parsed, destination: Destination) -> None:
 TRANSFORMS: tuple[Transform, ...] = (
     rename_taps,
     move_paths,
+    move_firmware_files,
     replace_cpuset,
     replace_pins,
     replace_numa_placement,

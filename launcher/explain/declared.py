@@ -107,8 +107,8 @@ INSTANCE: tuple[Declaration, ...] = (
     ),
     _enforced("spec.hostname", "launcher.plan.media.cloud_init", "the name in cloud-init's metadata"),
     _not_yet("spec.subdomain", "told to the guest by neither DHCP nor cloud-init yet"),
-    _not_yet("spec.livenessProbe", "nothing probes yet"),
-    _not_yet("spec.readinessProbe", "nothing probes yet"),
+    _enforced("spec.livenessProbe", "launcher.agent.probes", "a guest that fails it is ended: phase Failed"),
+    _enforced("spec.readinessProbe", "launcher.agent.probes", "decides the condition Ready"),
     _not_yet("spec.accessCredentials", _AGENT),
     _enforced(
         "spec.accessCredentials[].sshPublicKey.source",

@@ -14,6 +14,7 @@ from launcher.plan.devices import DevicesPlan, plan_devices
 from launcher.plan.facts import NodeFacts
 from launcher.plan.features import features
 from launcher.plan.firmware import boot, boot_steps, machine_type
+from launcher.plan.ignition import firmware_files, ignition_steps
 from launcher.plan.launch_security import launch_security
 from launcher.plan.model import BootPlan, CPUTune, Identity, LifecyclePlan, VMPlan
 from launcher.plan.notes import notes
@@ -60,9 +61,10 @@ def make_plan(
         features=features(context),
         clock=clock(context),
         launch_security=refusals.attempt(lambda: launch_security(context), None),
+        firmware_files=refusals.attempt(lambda: firmware_files(context), ()),
         lifecycle=_lifecycle(context),
         devices=devices,
-        steps=(*plan_steps(context, devices), *boot_steps(context)),
+        steps=(*plan_steps(context, devices), *boot_steps(context), *ignition_steps(context)),
         notes=notes(context),
     )
     refusals.add(host_findings(context, plan))

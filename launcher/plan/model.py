@@ -179,6 +179,13 @@ class Entry(Part, frozen=True, kw_only=True):
     value: str
 
 
+class FirmwareFile(Part, frozen=True, kw_only=True):
+    """A file that the guest's firmware and kernel find in QEMU's fw_cfg."""
+
+    name: str
+    path: str
+
+
 class SysinfoPlan(Part, frozen=True, kw_only=True):
     """SMBIOS strings; an empty block is left out."""
 
@@ -268,6 +275,7 @@ class VMPlan(Part, frozen=True, kw_only=True):
     backing: MemoryBacking | None = None
     clock: ClockPlan | None = None
     launch_security: LaunchSecurityPlan | None = None
+    firmware_files: tuple[FirmwareFile, ...] = ()
     lifecycle: LifecyclePlan = LifecyclePlan()
     steps: tuple[AnyStep, ...] = ()
     notes: tuple[str, ...] = ()

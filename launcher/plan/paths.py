@@ -104,6 +104,11 @@ class InstancePaths:
         return f"{self.disks}/{volume}.iso"
 
     @property
+    def ignition(self) -> str:
+        """Ignition's configuration for the first boot."""
+        return f"{self.state}/config.ign"
+
+    @property
     def acpi(self) -> str:
         """Directory of ACPI tables."""
         return f"{self.state}/acpi"

@@ -133,6 +133,14 @@ class WriteAcpiTable(Step, frozen=True, kw_only=True, tag="WriteAcpiTable"):
     gid: int | None = None
 
 
+class WriteIgnition(Step, frozen=True, kw_only=True, tag="WriteIgnition"):
+    """Ignition's configuration out of the instance's annotation; ``uid`` and ``gid`` own the file."""
+
+    path: str
+    uid: int | None = None
+    gid: int | None = None
+
+
 class StartVirtiofsd(Step, frozen=True, kw_only=True, tag="StartVirtiofsd"):
     """A virtiofsd that serves ``directory`` on ``socket``; ``uid`` and ``gid`` may connect to it.
 
@@ -278,6 +286,7 @@ AnyStep = (
     | MakeFiles
     | MakeMetricsDisk
     | WriteAcpiTable
+    | WriteIgnition
     | StartVirtiofsd
     | CreateTap
     | CreateNetworkNamespace

@@ -12,6 +12,7 @@ from launcher.host import vhostmd
 from launcher.host.files import make_directory, remove_tree, remove_unfinished
 from launcher.plan.devices.model import DevicesPlan
 from launcher.plan.devices.observed import Observed
+from launcher.plan.ignition import ignition_config
 from launcher.plan.media.material import Material
 from launcher.plan.media.volume import acpi_table, volume_files
 from launcher.plan.steps import (
@@ -26,6 +27,7 @@ from launcher.plan.steps import (
     RequireFile,
     StartVirtiofsd,
     WriteAcpiTable,
+    WriteIgnition,
 )
 from launcher.storage.claims import require_file
 from launcher.storage.container_image import ContainerImages
@@ -45,6 +47,7 @@ STORAGE_STEPS = (
     MakeIso,
     MakeFiles,
     WriteAcpiTable,
+    WriteIgnition,
     MakeMetricsDisk,
     StartVirtiofsd,
 )
@@ -88,6 +91,9 @@ class StorageExecutor:
             case WriteAcpiTable():
                 data, path = acpi_table(material, step), Path(step.path)
                 await asyncio.to_thread(write_private, step.volume, path, data, uid=step.uid, gid=step.gid)
+            case WriteIgnition():
+                data, path = _ignition(material), Path(step.path)
+                await asyncio.to_thread(write_private, "", path, data, uid=step.uid, gid=step.gid)
             case MakeMetricsDisk():
                 await asyncio.to_thread(vhostmd.create, step.volume, Path(step.path), NO_METRICS)
             case StartVirtiofsd():
@@ -104,7 +110,7 @@ class StorageExecutor:
             case CreateImage():
                 own = None if step.keep else step.path
                 await asyncio.to_thread(_remove, own, str(partial_path(step)))
-            case FetchContainerDisk() | MakeIso() | WriteAcpiTable() | MakeMetricsDisk():
+            case FetchContainerDisk() | MakeIso() | WriteAcpiTable() | WriteIgnition() | MakeMetricsDisk():
                 await asyncio.to_thread(_remove, step.path)
             case FetchKernel():
                 await asyncio.to_thread(_remove, step.kernel_path, step.initrd_path)
@@ -124,6 +130,13 @@ class StorageExecutor:
     async def sweep(self) -> None:
         """Remove what killed pulls left and nobody went on with."""
         await self._images.sweep()
+
+
+def _ignition(material: Material) -> bytes:
+    config = ignition_config(material.vmi.metadata.annotations if material.vmi.metadata else {})
+    if config is None:
+        raise Bug("the instance has no configuration for Ignition")
+    return config.encode()
 
 
 def _make_directory(step: MakeDirectory) -> None:
