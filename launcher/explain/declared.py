@@ -130,7 +130,9 @@ INSTANCE: tuple[Declaration, ...] = (
     _not_yet("spec.networks[].multus.networkName", "no network is looked up by its name yet"),
     _not_yet("spec.networks[].pod", "addresses behind masquerade are not set up yet"),
     _enforced(
-        "spec.domain.memory.reservedOverhead.addedOverhead", _LEDGER, "reserved beside the guest's memory"
+        "spec.domain.memory.reservedOverhead.addedOverhead",
+        "launcher.plan.overhead",
+        "reserved beside the guest's memory",
     ),
     _enforced(
         "spec.domain.resources.overcommitGuestOverhead",
