@@ -150,12 +150,12 @@ def test_launcherctl_explains_a_manifest(tmp_path: Path, capsys: pytest.CaptureF
     file = tmp_path / "vmi.yaml"
     file.write_text(
         "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: a}\n"
-        "spec: {livenessProbe: {tcpSocket: {port: 1}}, domain: {memory: {guest: 1Gi}, devices: {}}}\n"
+        "spec: {domain: {memory: {guest: 1Gi, reservedOverhead: {memLock: Required}}, devices: {}}}\n"
     )
     assert run(["explain", "-f", str(file), "--defaults"]) == 0
     text = capsys.readouterr().out
     assert "<!-- spec.domain.memory.guest -->" in text
-    assert "not acted on yet: nothing probes yet" in text
+    assert "not acted on yet: locking follows from" in text
     assert "+ spec.domain.cpu.model: host-model" in text
 
 
