@@ -195,7 +195,9 @@ def _layer(image: Image, layer: Descriptor) -> Iterator[Iterator[Member]]:
             stream = gzip.GzipFile(fileobj=raw)
         try:
             if magic == b"\x28\xb5\x2f\xfd":
-                stream = stack.enter_context(output_of(_ZSTD, raw, limits=_ZSTD_LIMITS))
+                # Opened anew, for the program begins where the descriptor is, and ours has read ahead.
+                packed = stack.enter_context(path.open("rb", buffering=0))
+                stream = stack.enter_context(output_of(_ZSTD, packed, limits=_ZSTD_LIMITS))
             yield members(stream, limit=image.limit)
         except (EOFError, zlib.error, gzip.BadGzipFile, CommandFailed) as error:
             raise StorageError("", f"layer {layer.digest} cannot be read: {error}") from error
