@@ -33,6 +33,8 @@ MODULES = (
     "virtio_mem",
     "sd_mod",
     "sr_mod",
+    "isofs",
+    "virtiofs",
     "button",
     "evdev",
 )

@@ -9,8 +9,9 @@ import stat
 from pathlib import Path
 
 from launcher.errors import StorageError
-from launcher.plan.devices.model import DevicesPlan, DiskPlan
+from launcher.plan.devices.model import BlockSizes, DevicesPlan, DiskPlan, DiskSource
 from launcher.plan.devices.observed import Observed
+from launcher.storage.block_sizes import block_sizes
 from launcher.storage.images import probe_format
 
 
@@ -37,7 +38,14 @@ def _observe(disk: DiskPlan) -> Observed:
         direct=direct,
         preallocated=disk.format == "raw" and _preallocated(disk.source.path),
         backing_format=backing_format,
+        block_sizes=_block_sizes(disk, disk.source) if disk.match_volume else None,
     )
+
+
+def _block_sizes(disk: DiskPlan, source: DiskSource) -> BlockSizes:
+    """Of an overlay, those of its base: the guest is to see what the user's volume has."""
+    seen = disk.backing.source if disk.backing is not None else source
+    return block_sizes(disk.name, Path(seen.path), block=seen.block)
 
 
 def _direct(volume: str, path: str) -> bool:
