@@ -47,7 +47,13 @@ def aliases(ctx: Context) -> Iterator[Violation]:
 
 
 def _names(ctx: Context) -> Iterator[tuple[str, str, str]]:
+    """Kind, place and alias of all devices. What defaults add comes first: it is the rest that can change."""
     devices = ctx.devices
+    for added in ctx.full_devices.interfaces[len(ctx.interfaces) :]:
+        yield "interfaces", "the interface that is added", _interface_alias(added)
+    places = {volume.name: path for path, volume in ctx.volumes}
+    for disk in ctx.full_devices.disks[len(ctx.disks) :]:
+        yield "disks", f"{places.get(disk.name, 'spec.volumes')}.name", disk.name
     for entry in ctx.disks:
         yield "disks", f"{entry.path}.name", entry.written.name
     for path, interface in ctx.interfaces:

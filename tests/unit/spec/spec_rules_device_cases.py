@@ -54,6 +54,12 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
     ),
     ("sound model", devices("{sound: {name: s, model: sb16}}"), {f"{D}.sound.model"}),
     ("sound name", devices("{sound: {name: ''}}"), {f"{D}.sound.name"}),
+    ("sound named as the interface that is added", devices("{sound: {name: default}}"), {f"{D}.sound.name"}),
+    (
+        "sound named as a disk that is added",
+        spec("{domain: {devices: {sound: {name: v}}}, volumes: [{name: v, emptyDisk: {capacity: 1Gi}}]}"),
+        {f"{D}.sound.name"},
+    ),
     ("sound of arm64", on("arm64", "{sound: {name: s}}"), {f"{D}.sound"}),
     ("sound of s390x", on("s390x", "{sound: {name: s}}"), {f"{D}.sound"}),
     (
