@@ -177,24 +177,26 @@ MIGRATION: tuple[Declaration, ...] = (
         "launcher.agent.migrations",
         "kubernetes.io/hostname names the target; other labels are for a scheduler",
     ),
-    _passed("spec.priority", "who queues migrations orders them"),
+    _enforced("spec.priority", "launcher.agent.migrations", "orders the migrations that wait for a slot"),
     _not_yet("spec.sendTo", "targets are nodes that the agent knows as peers"),
     _not_yet("spec.receive", "a target is prepared by the source, over the peers' connection"),
 )
 
-_POLICY = "the migration engine knows the option, but nobody hands a policy to the agent yet"
-POLICY: tuple[Declaration, ...] = tuple(
-    _not_yet(f"spec.{name}", _POLICY)
-    for name in (
-        "selectors",
-        "allowAutoConverge",
-        "allowPostCopy",
-        "allowWorkloadDisruption",
-        "bandwidthPerMigration",
-        "completionTimeoutPerGiB",
-        "maxDowntimeMs",
-        "experimental",
-    )
+_OPTIONS = "launcher.migration.options"
+POLICY: tuple[Declaration, ...] = (
+    _enforced("spec.selectors", "launcher.migration.selection", "the policy with most matching labels wins"),
+    *(
+        _enforced(f"spec.{name}", _OPTIONS, "an option of every migration that the policy selects")
+        for name in (
+            "allowAutoConverge",
+            "allowPostCopy",
+            "allowWorkloadDisruption",
+            "bandwidthPerMigration",
+            "completionTimeoutPerGiB",
+            "maxDowntimeMs",
+            "experimental",
+        )
+    ),
 )
 
 DECLARED: dict[str, tuple[Declaration, ...]] = {

@@ -110,7 +110,7 @@ async def test_node(channel: grpc.aio.Channel) -> None:
 async def test_peer_calls(peer: GrpcPeer, agent: StandInAgent) -> None:
     request = PrepareRequest(
         attempt="u-1", source_node="a", vmi='{"n": 9007199254740993}', domain_xml="<domain/>",
-        companions="{}", source_libvirt_version=9000000, source_qemu_version=7002000,
+        companions="{}", source_libvirt_version=9000000, source_qemu_version=7002000, source_time=1.0,
     )  # fmt: skip
     reply = await peer.prepare(request)
     assert agent.prepared == [request]

@@ -101,16 +101,6 @@ def test_nothing_acts_on_what_is_said_to_be_ignored(entry: Declaration) -> None:
     assert readers == [], f"{entry.path} is declared as {entry.disposition}"
 
 
-def test_nobody_hands_in_a_policy() -> None:
-    readers = [
-        str(path)
-        for part in ("agent", "api")
-        for path in (ROOT / "launcher" / part).rglob("*.py")
-        if re.search(r"\bMigrationPolicy", path.read_text())
-    ]
-    assert readers == [], "then POLICY in launcher/explain/declared.py is out of date"
-
-
 def attribute(entry: Declaration) -> str:
     """The name in Python of the field that a declaration is about."""
     parent, _, last = entry.path.rpartition(".")
