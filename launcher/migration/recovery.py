@@ -15,7 +15,7 @@ from launcher.migration.domains import Domains
 from launcher.migration.flags import resume_params
 from launcher.migration.ledger import Ledger
 from launcher.migration.monitor import Ending, Monitor
-from launcher.migration.ownership import SourceSide, Verdict
+from launcher.migration.ownership import SourceSide, TargetSide, Verdict
 from launcher.migration.resolve import Resolved, Resolver
 
 LIMIT_S = 3600.0
@@ -25,9 +25,13 @@ LOOK_S = 15.0
 FIRST_PAUSE_S = 0.5
 """libvirt may refuse for a moment: QEMU takes a while to see that its connection broke."""
 LAST_PAUSE_S = 30.0
+FLOWING_PAUSE_S = 2.0
+NEVER_RAN_S = 60.0
+"""A target that waits for the guest's state for so long will not get it over a new connection, either."""
 CRASHES = 2
 """A target's libvirtd that ended so often on being asked to resume (11.3 does, always) is not asked again."""
-# What libvirt says when the other daemon ends in the middle of a call.
+# What libvirt says when QEMU has no need of it, and when the other daemon ends in the middle of a call.
+_STILL_RUNS = "migration is still running"
 _DAEMON_ENDED = "End of file while reading data"
 
 
@@ -70,6 +74,7 @@ class Recovery:
         await self._ledger.change(interrupted_at=began, interrupted=why, cancel=cancel, post_copy=True)
         self._ledger.step_taken("post-copy interrupted", why)
         pause, crashes = FIRST_PAUSE_S, 0
+        waits_since: float | None = None
         while True:
             self._tell(f"post-copy is interrupted: {self._ledger.record.interrupted}")
             resolved = await self._resolver.resolve(suspended=False, reason=why, limit_s=LOOK_S)
@@ -82,12 +87,20 @@ class Recovery:
                     return ending, resolved
                 crashes += _DAEMON_ENDED in ending.error
                 await self._ledger.change(interrupted=ending.error or why)
+            if resolved.target is not TargetSide.INCOMING:
+                waits_since = None
+            elif waits_since is None:
+                waits_since = self._clock.monotonic()
             given_up = self._given_up(began, crashes)
+            if waits_since is not None and self._clock.monotonic() - waits_since > NEVER_RAN_S:
+                given_up = "the connection broke before the target could run the guest"
             if given_up:
                 await self._ledger.change(interrupted=given_up)
                 return Ending(returned=False, error=given_up), resolved
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_PAUSE_S)
+            # A daemon that restarted left the stream alone: it goes on by itself and will soon be over.
+            flows = _STILL_RUNS in self._ledger.record.interrupted
+            pause = min(pause * 2, FLOWING_PAUSE_S if flows else LAST_PAUSE_S)
 
     async def _resume(self) -> Ending:
         record = self._ledger.record

@@ -38,9 +38,9 @@ from launcher.migration.ownership import SourceSide, Verdict
 from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
 from launcher.migration.progress import MigrationProgress
-from launcher.migration.recovery import Recovery, in_halves
+from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
-from launcher.migration.resolve import Resolved, Resolver
+from launcher.migration.resolve import RESOLVE_S, Resolved, Resolver
 
 PREPARE_DEADLINE_S = 20.0
 """The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
@@ -249,7 +249,9 @@ class SourceMigration:
             attempt=record.attempt,
             uuid=record.outgoing.uuid,
         )
-        resolved = await resolver.resolve(suspended=record.suspended, reason=reason)
+        # Post-copy that broke is not waited on: it is resumed.
+        limit_s = LOOK_S if record.post_copy and not ending.returned else RESOLVE_S
+        resolved = await resolver.resolve(suspended=record.suspended, reason=reason, limit_s=limit_s)
         if in_halves(resolved):
             recovery = Recovery(
                 self._hypervisor, self._ledger, self._monitor, resolver, self._clock, self._interrupted
@@ -371,6 +373,8 @@ def _failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]
         case Verdict.GUEST_ENDED:
             return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
         case Verdict.POST_COPY_BROKEN:
+            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
+        case Verdict.WAIT if resolved.source is SourceSide.POST_COPY:
             return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
         case Verdict.CONFLICT:
             return Cause.CONFLICT, "the guest seems to run on both nodes; an operator must decide"

@@ -103,6 +103,7 @@ class TargetSide:
                     uuid = await self._hooks.identify(request)
             except LauncherError as error:
                 return PrepareReply(findings=(str(error),), node=self._node)
+            await self._supersede(request, uuid)
             findings = (*self._clashes(request.attempt, uuid), *await self._check(request))
             if findings:
                 return PrepareReply(findings=findings, node=self._node)
@@ -198,6 +199,20 @@ class TargetSide:
             for other in self._others(attempt)
             if other.uuid == uuid
         )
+
+    async def _supersede(self, request: PrepareRequest, uuid: str) -> None:
+        """Let go of an earlier attempt of the same source for the same guest: its end was not heard here.
+
+        A source has one attempt for a guest at a time. What arrived, or runs already, stays and is a finding.
+        """
+        for old in self._others(request.attempt):
+            if old.uuid != uuid or old.source_node != request.source_node:
+                continue
+            async with self._lock(old.attempt):
+                with contextlib.suppress(LauncherError):  # Then it stays, and says so.
+                    domain = await self._domain(uuid)
+                    if target_side(_state(old, domain)) not in (Side.ACTIVE, Side.POST_COPY):
+                        await self._let_go(old, domain)
 
     def _full(self, attempt: str) -> bool:
         return len(self._others(attempt)) >= self._inbound

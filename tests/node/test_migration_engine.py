@@ -5,27 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypervisor_guests import connected, dirtying, dirtying_xml, guest
+from migration_pair import moving, state_of
 
-from launcher.errors import NotFound
-from launcher.hypervisor.driver import LibvirtHypervisor
-from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.hypervisor.port import DomainState
 from launcher.lab.node import Node
-from launcher.migration.attempt import AttemptRecord, Cause, Material, Outgoing, Phase, decode, encode
-from launcher.migration.clock import SystemClock
-from launcher.migration.compose import make_policy
-from launcher.migration.options import Options, RampOptions, Workload
-from launcher.migration.peer import PrepareRequest
-from launcher.migration.ports import PortPool
-from launcher.migration.progress import MigrationProgress
-from launcher.migration.reservation import IncomingRecord, Reservation, tcp_endpoints
-from launcher.migration.source import SourceMigration, begin
-from launcher.migration.target import TargetSide
+from launcher.migration.attempt import Cause, Phase, decode
+from launcher.migration.options import Options, RampOptions
 from launcher.units import MIB
 
 pytestmark = pytest.mark.node
@@ -34,114 +22,6 @@ pytestmark = pytest.mark.node
 CAP = 4 * MIB
 SLOW = RampOptions(initial_ms=20, steps=4, start_iteration=2, cooldown_s=1)
 NEVER = Options(bandwidth_bps=CAP, max_downtime_ms=20, ramp=SLOW)
-
-
-class Hooks:
-    """A target whose agent has nothing to prepare."""
-
-    def __init__(self, uuid: str) -> None:
-        self._uuid = uuid
-        self.released = 0
-        self.adopted: list[DomainState] = []
-
-    async def identify(self, request: PrepareRequest) -> str:
-        return self._uuid
-
-    async def reserve(self, request: PrepareRequest) -> Reservation:
-        return Reservation(uuid=self._uuid)
-
-    async def release(self, record: IncomingRecord) -> None:
-        self.released += 1
-
-    async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
-        self.adopted.append(domain.state)
-
-
-class NoJournal:
-    async def save(self, record: IncomingRecord) -> None: ...
-    async def forget(self, attempt: str) -> None: ...
-
-
-class Pair:
-    """Both ends of one migration of one guest; ``engine`` makes the source's, again after it was killed."""
-
-    def __init__(
-        self, source: LibvirtHypervisor, target: LibvirtHypervisor, node: Node, uuid: str, options: Options
-    ) -> None:
-        self.source = source
-        self.target = target
-        self.uuid = uuid
-        self.hooks = Hooks(uuid)
-        self.looks: list[MigrationProgress] = []
-        self.journal: list[str] = []
-        self._outgoing = Outgoing(
-            attempt=f"attempt-{uuid}",
-            namespace="default",
-            name="dirtying",
-            uuid=uuid,
-            source_node="a",
-            target_node="b",
-            options=options,
-            workload=Workload(memory_bytes=32 * MIB),
-        )
-        self._side = TargetSide(
-            node="b",
-            hypervisor=target,
-            hooks=self.hooks,
-            checks=(),
-            ports=PortPool(49300, 49310, lambda _port: True),
-            endpoints=tcp_endpoints(f"qemu+tcp://{node.ip}/system", node.ip),
-            clock=SystemClock(),
-            journal=NoJournal(),
-        )
-
-    async def save(self, record: AttemptRecord) -> None:
-        self.journal.append(encode(record))
-
-    def engine(self, record: AttemptRecord | None = None) -> SourceMigration:
-        record = record or begin(self._outgoing)
-        outgoing = record.outgoing
-        return SourceMigration(
-            record,
-            material=Material(vmi="{}"),
-            hypervisor=self.source,
-            peer=self._side,
-            policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),
-            clock=SystemClock(),
-            journal=self,
-            publish=self.looks.append,
-        )
-
-    async def until_pass(self, number: int) -> None:
-        async with asyncio.timeout(60):
-            while not any(look.iteration >= number for look in self.looks):
-                await asyncio.sleep(0.05)
-
-    async def states(self) -> tuple[DomainState | None, DomainState | None]:
-        return await _state(self.source, self.uuid), await _state(self.target, self.uuid)
-
-
-async def _state(hypervisor: LibvirtHypervisor, uuid: str) -> DomainState | None:
-    try:
-        return (await hypervisor.domain(uuid)).state
-    except NotFound:
-        return None
-
-
-@asynccontextmanager
-async def moving(a: Node, b: Node, folder: Path, options: Options) -> AsyncIterator[Pair]:
-    """A busy guest on ``a`` and both ends of its migration to ``b``."""
-    async with (
-        connected(a.libvirt_uri) as (source, _),
-        connected(b.libvirt_uri) as (target, _),
-        guest(source, dirtying_xml(folder), paused=False) as uuid,
-    ):
-        await dirtying(folder)
-        try:
-            yield Pair(source, target, b, uuid, options)
-        finally:
-            await target.destroy(uuid, graceful=False)
-            await target.undefine(uuid)
 
 
 MOVED = (None, DomainState.RUNNING)
@@ -208,7 +88,7 @@ async def test_an_end_that_nobody_saw_is_found_on_both_sides(
             await task
         await pair.source.set_max_downtime(pair.uuid, 5000)
         async with asyncio.timeout(30):
-            while await _state(pair.source, pair.uuid) is not DomainState.SHUTOFF:
+            while await state_of(pair.source, pair.uuid) is not DomainState.SHUTOFF:
                 await asyncio.sleep(0.1)
         record = await asyncio.wait_for(pair.engine(decode(pair.journal[-1])).run(), 60)
         assert (record.phase, record.confirmed) == (Phase.SUCCEEDED, True), record.reason

@@ -148,16 +148,17 @@ class Hooks:
         self.adopted = 0
         self.fail: LauncherError | None = None
         self.slow_s = 0.0
+        self.uuids: dict[str, str] = {}
 
     async def identify(self, request: PrepareRequest) -> str:
-        return UUID
+        return self.uuids.get(request.attempt, UUID)
 
     async def reserve(self, request: PrepareRequest) -> Reservation:
         await asyncio.sleep(self.slow_s)
         if self.fail is not None:
             raise self.fail
         self.reserved += 1
-        return Reservation(uuid=UUID, destination_xml="<domain/>")
+        return Reservation(uuid=self.uuids.get(request.attempt, UUID), destination_xml="<domain/>")
 
     async def release(self, record: IncomingRecord) -> None:
         self.released += 1

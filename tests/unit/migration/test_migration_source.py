@@ -10,13 +10,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 from migration_stage import Stage, migrate
-from migration_world import UUID, World
+from migration_world import UUID, World, run
 
 from launcher.errors import HypervisorError, StorageError, TimedOut
 from launcher.hypervisor.port import DomainRecord, DomainState, MigrateFlag
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.options import Options
-from launcher.migration.peer import PrepareRequest
+from launcher.migration.peer import PrepareReply, PrepareRequest
 from launcher.migration.reservation import Check
 
 POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True, completion_timeout_per_gib_s=20)
@@ -223,6 +223,41 @@ def test_an_abort_that_fails_is_tried_again() -> None:
     record = migrate(stage)
     assert (record.cause, stage.world.running) == (Cause.COMPLETION_TIMEOUT, ["source"])
     assert stage.world.calls.count("source.abort_job") == 3
+
+
+def test_a_busy_target_is_waited_for() -> None:
+    stage = Stage(World())
+    busy = PrepareReply(findings=("this node takes 2 incoming migrations at a time",), busy=True)
+    asked: list[float] = []
+    prepare = stage.wire.prepare
+
+    async def at_last(request: PrepareRequest) -> PrepareReply:
+        asked.append(stage.clock.monotonic())
+        return busy if len(asked) < 5 else await prepare(request)
+
+    stage.wire.prepare = at_last  # type: ignore[method-assign]
+    assert migrate(stage).phase is Phase.SUCCEEDED
+    assert 10 < asked[-1] - asked[0] < 20
+    assert any("2 incoming" in p.note for p in stage.progress)
+
+
+def test_a_migration_that_waits_for_a_busy_target_can_be_cancelled() -> None:
+    stage = Stage(World())
+
+    async def always(request: PrepareRequest) -> PrepareReply:
+        return PrepareReply(findings=("full",), busy=True)
+
+    stage.wire.prepare = always  # type: ignore[method-assign]
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        await asyncio.sleep(20)
+        await engine.cancel()
+        return await task
+
+    record = run(main())
+    assert (record.cause, stage.world.calls.count("source.migrate")) == (Cause.CANCELLED, 0)
 
 
 def test_post_copy_when_the_completion_timeout_passes() -> None:

@@ -17,8 +17,8 @@ from launcher.migration.reservation import tcp_endpoints
 from launcher.migration.target import LEASE_S, REMEMBER_S, TargetSide
 
 
-def request(attempt: str = "attempt-1") -> PrepareRequest:
-    return PrepareRequest(attempt=attempt, source_node="a", vmi="{}", domain_xml="<domain/>")
+def request(attempt: str = "attempt-1", source: str = "a") -> PrepareRequest:
+    return PrepareRequest(attempt=attempt, source_node=source, vmi="{}", domain_xml="<domain/>")
 
 
 def domain(state: DomainState, reason: str) -> DomainRecord:
@@ -43,13 +43,55 @@ def test_prepare_reserves_once_however_often_it_is_asked() -> None:
     assert stage.hooks.reserved == 1
 
 
-def test_another_attempt_for_the_same_guest_is_refused() -> None:
+def test_another_sources_attempt_for_the_same_guest_is_refused() -> None:
     stage = Stage(World())
 
     async def scenario() -> None:
         await stage.target.prepare(request("one"))
-        reply = await stage.target.prepare(request("two"))
+        reply = await stage.target.prepare(request("two", "c"))
         assert reply.findings == ("the guest is the subject of another incoming migration (one)",)
+
+    run(scenario())
+
+
+def test_a_new_attempt_of_the_same_source_takes_the_place_of_one_whose_end_was_not_heard() -> None:
+    stage = Stage(World())
+
+    async def scenario() -> None:
+        await stage.target.prepare(request("one"))
+        stage.world.target = INCOMING
+        assert (await stage.target.prepare(request("two"))).findings == ()
+        assert stage.world.target is None
+        assert not (await stage.target.state("one")).domain
+
+    run(scenario())
+    assert (stage.hooks.reserved, stage.hooks.released) == (2, 1)
+
+
+def test_what_arrived_is_not_taken_for_a_leftover() -> None:
+    stage = Stage(World())
+
+    async def scenario() -> None:
+        await stage.target.prepare(request("one"))
+        stage.world.source, stage.world.target = None, RUNNING
+        assert (await stage.target.prepare(request("two"))).findings
+        assert stage.world.target is RUNNING
+
+    run(scenario())
+    assert stage.hooks.released == 0
+
+
+def test_a_full_node_says_that_it_is_busy_and_takes_the_next_when_it_is_not() -> None:
+    stage = Stage(World())
+    stage.hooks.uuids = {"one": "u1", "two": "u2", "three": UUID}
+
+    async def scenario() -> None:
+        for attempt in ("one", "two"):
+            assert (await stage.target.prepare(request(attempt, attempt))).findings == ()
+        reply = await stage.target.prepare(request("three"))
+        assert (reply.busy, len(reply.findings)) == (True, 1)
+        await stage.target.finish("one", succeeded=False)
+        assert not (await stage.target.prepare(request("three"))).busy
 
     run(scenario())
 
@@ -58,7 +100,7 @@ def test_two_attempts_at_the_same_moment_do_not_both_get_in() -> None:
     stage = Stage(World())
 
     async def scenario() -> None:
-        replies = await asyncio.gather(*(stage.target.prepare(request(a)) for a in ("one", "two")))
+        replies = await asyncio.gather(*(stage.target.prepare(request(a, a)) for a in ("one", "two")))
         assert sorted(bool(reply.findings) for reply in replies) == [False, True]
 
     run(scenario())
