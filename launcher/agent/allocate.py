@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose what planning must not invent: MACs, tap names, pCPUs, vsock addresses, the places of claims. Pure.
+"""Choose what planning must not invent: MACs, tap names, pCPUs, addresses, the places of claims. Pure.
 
 MACs and tap names follow from the instance's uid and the interface's name: the same on every node the
 instance ever lives on, with nothing to remember or hand over.

@@ -15,8 +15,8 @@ from launcher.agent.volume_ledger import Opened, opened, require_free
 from launcher.domain.read import DomainView
 from launcher.errors import InvalidSpec
 from launcher.plan.facts import NodeFacts
-from launcher.plan.media.volume import require_content
 from launcher.plan.make import make_plan
+from launcher.plan.media.volume import require_content
 from launcher.plan.runnable import require_runnable
 from launcher.plan.settings import PlanSettings
 from launcher.spec.defaults import DefaultsSettings, apply_defaults

@@ -50,7 +50,9 @@ def show(
         reason=record.reason or None,
         node_name=record.moved_to or node,
         conditions=since(
-            conditions(record, observed, migration_findings(record), known=known, hardware=hardware, faults=faults),
+            conditions(
+                record, observed, migration_findings(record), known=known, hardware=hardware, faults=faults
+            ),
             old,
             now=now,
         ),

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from feature_guests import Object, guest
+from agent_world import eventually
+from feature_guests import Object, Shell, guest
 
 from launcher.lab.image import INITRD_PATH, KERNEL_PATH, Image
 from launcher.lab.lab import Lab
@@ -69,6 +70,11 @@ def whoami(host: str) -> str:
     """A command of the guest that prints the address under which the world beyond sees it; nothing when it
     does not answer. (busybox's wget, linked statically, cannot resolve even a numeric address.)"""
     return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 {host} {PORT} 2>/dev/null | tail -n 1"
+
+
+def wait_lease(guest: Shell) -> None:
+    """Wait until the guest has the address that masquerade gives."""
+    eventually("a lease", lambda: "10.0.2.2/24" in guest.run("ip addr show eth0"), timeout_s=120)
 
 
 GET = "GET / HTTP/1.0\r\n\r\n"

@@ -9,7 +9,19 @@ from collections.abc import Iterator
 import pytest
 from agent_world import client, eventually, leftovers, running, until_gone
 from feature_guests import shell
-from network_guests import GET, NAME, OUTSIDE, OUTSIDE6, addresses, left_on, masqueraded, outside, say, whoami
+from network_guests import (
+    GET,
+    NAME,
+    OUTSIDE,
+    OUTSIDE6,
+    addresses,
+    left_on,
+    masqueraded,
+    outside,
+    say,
+    wait_lease,
+    whoami,
+)
 
 from launcher.errors import CommandFailed
 from launcher.lab.image import Image
@@ -35,7 +47,7 @@ def test_a_guest_gets_its_lease_and_reaches_the_world(node: Node, guest_image: I
         vmi = running(agent, "web")
         v4, v6 = addresses(vmi)
         with shell(agent, "web") as guest:
-            eventually("a lease", lambda: "10.0.2.2/24" in guest.run("ip addr show eth0"))
+            wait_lease(guest)
             assert "default via 10.0.2.1" in guest.run("ip route")
             assert guest.run("hostname") == "web"
             assert OUTSIDE in guest.run(f"nslookup {NAME}")
@@ -63,7 +75,7 @@ def test_what_a_guest_says_in_anothers_name_is_dropped(node: Node, guest_image: 
         agent.instances.create(masqueraded(guest_image, "liar"))
         running(agent, "liar")
         with shell(agent, "liar") as guest:
-            eventually("a lease", lambda: "10.0.2.2/24" in guest.run("ip addr show eth0"))
+            wait_lease(guest)
             assert guest.run(whoami(OUTSIDE)) == node.ip
             guest.run("ip addr add 10.0.2.9/24 dev eth0; ip route replace default via 10.0.2.1 src 10.0.2.9")
             assert guest.run(whoami(OUTSIDE)) == "", "another IPv4 address"
@@ -90,11 +102,7 @@ def test_ten_guests_have_the_same_address_at_once(node: Node, guest_image: Image
         assert len({ipaddress.ip_address(address) for address in outer}) == 10
         for name, address in zip(names, outer, strict=True):
             with shell(agent, name) as guest:
-                eventually(
-                    "a lease",
-                    lambda guest=guest: "10.0.2.2/24" in guest.run("ip addr show eth0"),
-                    timeout_s=120,
-                )
+                wait_lease(guest)
                 assert guest.run(whoami(OUTSIDE)) == node.ip
                 guest.run(f"mkdir -p /www; echo I am {name} >/www/index.html; httpd -p 80 -h /www")
             assert say(node, address, 80, GET).endswith(f"I am {name}")

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network steps on a real node: made and released twice, killed in the middle of each, and never foreign."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from network_guests import left_on, python
+
+from launcher.errors import CommandFailed
+from launcher.lab.node import Node
+from launcher.plan.allocations import Allocations
+from launcher.plan.context import plan_context
+from launcher.plan.devices import plan_devices
+from launcher.plan.facts import NodeFacts
+from launcher.plan.networks import network_steps
+from launcher.plan.settings import PlanSettings
+from launcher.plan.steps import AnyStep, CreateTap, CreateVeth, ServeAddresses, encode
+from launcher.spec.codec import dec_hook
+from launcher.spec.model import VirtualMachineInstance
+
+pytestmark = pytest.mark.node
+
+DRIVER = Path(__file__).with_name("network_driver.py")
+DELAYS_S = (0.0, 0.02)
+"""Where in a step the driver is killed: a step takes 5 to 40 ms."""
+
+
+def masquerade(number: int = 1) -> list[AnyStep]:
+    """The steps of a masqueraded interface of the instance ``number``."""
+    manifest = {
+        "metadata": {"name": f"g{number}", "namespace": "default"},
+        "spec": {
+            "domain": {
+                "memory": {"guest": "64Mi"},
+                "devices": {"interfaces": [{"name": "default", "masquerade": {}, "ports": [{"port": 80}]}]},
+            },
+            "networks": [{"name": "default", "pod": {}}],
+        },
+    }
+    uid = f"00000000-0000-4000-8000-{number:012x}"
+    allocations = Allocations(
+        uid=uid,
+        uuid=uid,
+        macs={"default": f"02:00:00:00:01:{number:02x}"},
+        taps={"default": f"lt{number:012x}"},
+        outer=(f"100.64.0.{number + 1}", f"fd64:6c61:756e::{number + 1:x}"),
+    )
+    vmi = msgspec.convert(manifest, VirtualMachineInstance, dec_hook=dec_hook)
+    context = plan_context(vmi, NodeFacts(), allocations, PlanSettings())
+    return list(network_steps(context, plan_devices(context)))
+
+
+STEPS = masquerade()
+
+
+@pytest.fixture
+def node(node_a: Node) -> Iterator[Node]:
+    """A node that must be left as it was."""
+    before = left_on(node_a)
+    assert before == []
+    yield node_a
+    assert left_on(node_a) == []
+
+
+def drive(node: Node, verb: str, steps: Sequence[AnyStep]) -> None:
+    """Make or release all of ``steps``."""
+    assert node.run(sys.executable, DRIVER, verb, _file(node, steps)).splitlines()[-1] == "done"
+
+
+def killed(node: Node, verb: str, steps: Sequence[AnyStep], *, at: int, after_s: float) -> None:
+    """Make or release, and be killed ``after_s`` seconds into step ``at``."""
+    process = subprocess.Popen(
+        [*node.namespaces.prefix(), sys.executable, str(DRIVER), verb, _file(node, steps)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pid = process.stdout.readline().removeprefix("pid ").strip()
+    for line in process.stdout:
+        if line.strip() == str(at):
+            break
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        node.run("kill", "-KILL", pid)
+    process.wait(30)
+    process.stdout.close()
+
+
+def _file(node: Node, steps: Sequence[AnyStep]) -> str:
+    inside = "/run/launcher/steps"
+    node.layout.outside(inside).write_text("".join(f"{encode(step)}\n" for step in steps))
+    return inside
+
+
+def test_everything_can_be_made_and_released_twice(node: Node) -> None:
+    drive(node, "make", STEPS)
+    first = node.run("sh", "-c", "ip -br addr; ip route; nft list ruleset")
+    drive(node, "make", STEPS)
+    assert node.run("sh", "-c", "ip -br addr; ip route; nft list ruleset") == first
+    drive(node, "release", STEPS)
+    drive(node, "release", [step for step in STEPS if not hasattr(step, "mode")])
+
+
+@pytest.mark.parametrize("at", range(len(STEPS)))
+def test_killed_in_the_middle_of_making_a_step(node: Node, at: int) -> None:
+    for after_s in DELAYS_S:
+        killed(node, "make", STEPS, at=at, after_s=after_s)
+        drive(node, "make", STEPS)
+        killed(node, "make", STEPS, at=at, after_s=after_s)
+        drive(node, "release", STEPS)
+        assert left_on(node) == []
+
+
+@pytest.mark.parametrize("at", range(len(STEPS)))
+def test_killed_in_the_middle_of_releasing_a_step(node: Node, at: int) -> None:
+    for after_s in DELAYS_S:
+        drive(node, "make", STEPS)
+        killed(node, "release", STEPS, at=at, after_s=after_s)
+        left = [step for step in STEPS if not hasattr(step, "mode")]
+        drive(node, "release", left)
+        node.run("rm", "-rf", "/run/launcher/n")
+        assert left_on(node) == []
+
+
+def test_neighbours_are_left_alone(node: Node) -> None:
+    other = masquerade(2)
+    node.run("nft", "add", "table", "inet", "somebodys")
+    drive(node, "make", STEPS)
+    drive(node, "make", other)
+    drive(node, "release", STEPS)
+    assert "lu000000000002" in node.run("ip", "-br", "link")
+    assert "masquerade" in node.run("nft", "list", "table", "inet", "launcher")
+    assert "fwd to" in node.run("nft", "list", "table", "netdev", "launcher_lt000000000002")
+    drive(node, "release", other)
+    assert node.run("nft", "list", "tables").split() == ["table", "inet", "somebodys"]
+    node.run("nft", "delete", "table", "inet", "somebodys")
+
+
+@pytest.mark.parametrize("kind", [CreateTap, CreateVeth])
+def test_a_foreign_link_of_the_same_name_is_refused_and_stays(node: Node, kind: type) -> None:
+    name = next(
+        step.name for step in STEPS if isinstance(step, CreateTap | CreateVeth) and isinstance(step, kind)
+    )
+    node.run("ip", "link", "add", name, "type", "bridge")
+    with pytest.raises(CommandFailed, match="is not this instance's"):
+        drive(node, "make", STEPS)
+    drive(node, "release", STEPS)
+    assert (
+        json.loads(node.run("ip", "-j", "-d", "link", "show", name))[0]["linkinfo"]["info_kind"] == "bridge"
+    )
+    node.run("ip", "link", "del", name)
+
+
+# A DHCPv4 exchange from the guest's end of a tap, with what was offered as JSON.
+_ASK = """
+import fcntl, json, os, select, socket, struct, sys, time
+tap = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22s", sys.argv[1].encode(), 0x1002 | 0x4000, b""))
+mac = bytes.fromhex(sys.argv[2].replace(":", ""))
+options = bytes.fromhex(sys.argv[3])
+def ask(kind):
+    dhcp = struct.pack("!BBBBIHH16x16s192x4s", 1, 1, 6, 0, 7, 0, 0x8000, mac, b"\\x63\\x82\\x53\\x63")
+    dhcp += bytes([53, 1, kind]) + options + b"\\xff"
+    udp = struct.pack("!HHHH", 68, 67, 8 + len(dhcp), 0) + dhcp
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes(4), b"\\xff" * 4)
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    head = head[:10] + struct.pack("!H", ~total & 0xFFFF) + head[12:]
+    frame = b"\\xff" * 6 + mac + b"\\x08\\x00" + head + udp
+    os.write(tap, bytes(10) + frame)
+deadline, kind = time.monotonic() + 10, 1
+ask(kind)
+while time.monotonic() < deadline:
+    if not select.select([tap], [], [], 0.5)[0]:
+        ask(kind)
+        continue
+    frame = os.read(tap, 4096)[10:]
+    if frame[12:14] != b"\\x08\\x00" or frame[23] != 17 or frame[34:36] != b"\\0\\x43":
+        continue
+    reply, found, at = frame[42:], {}, 240
+    while reply[at] != 255:
+        if reply[at]:
+            found[reply[at]] = reply[at + 2 : at + 2 + reply[at + 1]].hex()
+            at += reply[at + 1] + 1
+        at += 1
+    print(json.dumps({"address": socket.inet_ntoa(reply[16:20]), **found}))
+    break
+"""
+
+
+def test_dhcp_tells_what_the_manifest_says_to_whoever_boots(node: Node) -> None:
+    told = {"boot_file": "pxe linux,0", "private": ((240, "a,b"), (241, "7")), "mtu": 1400, "subdomain": None}
+    steps = [msgspec.structs.replace(s, **told) if isinstance(s, ServeAddresses) else s for s in STEPS]
+    served = next(step for step in steps if isinstance(step, ServeAddresses))
+    drive(node, "make", steps)
+    for identifier in (
+        "",
+        "3d03616263",
+        "3d0378797a",
+    ):  # a boot loader and a system each have one of their own
+        found = json.loads(python(node, _ASK, "lt000000000001", served.mac, identifier))
+        assert found["address"] == "10.0.2.2"
+        assert bytes.fromhex(found["67"]).rstrip(b"\0") == b"pxe linux,0"
+        assert bytes.fromhex(found["240"]) == b"a,b"
+        assert bytes.fromhex(found["241"]) == b"7"
+        assert int(found["26"], 16) == 1400
+        assert found["121"] == "000a000201"
+        assert bytes.fromhex(found["12"]) == b"g1"
+    drive(node, "release", steps)
