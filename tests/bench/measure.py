@@ -8,20 +8,29 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-RUNS = 9
-RUN_S = 0.25
+ROUNDS = 15
+RUN_S = 0.08
 MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A call to be measured, and how many of what is counted one call does."""
+
+    name: str
+    call: Callable[[], object]
+    each: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """CPU seconds of one call: the best run and the median of the runs."""
+    """CPU seconds of one of what a case counts: the best round and the median of the rounds."""
 
     best_s: float
     median_s: float
@@ -36,16 +45,17 @@ def pin() -> int | None:
     return core
 
 
-def measure(call: Callable[[], object], *, runs: int = RUNS, run_s: float = RUN_S) -> Timing:
-    """Repeat ``call`` for about ``run_s`` CPU seconds in each of ``runs`` runs."""
-    call()
-    count, spent = 1, _spent(call, 1)
-    while spent < run_s / 5:
-        count = max(count * 2, int(count * run_s / 5 / max(spent, 1e-6)))
-        spent = _spent(call, count)
-    count = max(1, round(count * run_s / spent))
-    each = [_spent(call, count) / count for _ in range(runs)]
-    return Timing(best_s=min(each), median_s=statistics.median(each))
+def measure(cases: Sequence[Case], *, rounds: int = ROUNDS, run_s: float = RUN_S) -> list[Timing]:
+    """Repeat each call for about ``run_s`` CPU seconds in each round.
+
+    All cases take turns in each round: what disturbs the machine for seconds disturbs all of them alike.
+    """
+    counts = [_count(case.call, run_s) for case in cases]
+    spent: list[list[float]] = [[] for _ in cases]
+    for _ in range(rounds):
+        for case, count, times in zip(cases, counts, spent, strict=True):
+            times.append(_spent(case.call, count) / count / case.each)
+    return [Timing(best_s=min(times), median_s=statistics.median(times)) for times in spent]
 
 
 def memory_after(statement: str) -> float:
@@ -83,6 +93,16 @@ def memory_of_idle_agent(scratch: Path, *, ready_s: float = 30.0, idle_s: float 
             return int(psutil.Process(agent.pid).memory_info().rss) / MEBIBYTE
         finally:
             agent.terminate()
+
+
+def _count(call: Callable[[], object], run_s: float) -> int:
+    """How many calls take about ``run_s``."""
+    call()
+    count, spent = 1, _spent(call, 1)
+    while spent < run_s / 5:
+        count *= 4
+        spent = _spent(call, count)
+    return max(1, round(count * run_s / spent))
 
 
 def _spent(call: Callable[[], object], count: int) -> float:
