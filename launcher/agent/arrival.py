@@ -22,6 +22,7 @@ from launcher.hypervisor.port import Hypervisor
 from launcher.migration.peer import PrepareRequest, SharedDisk
 from launcher.migration.reservation import Check
 from launcher.storage.capacity import virtual_size
+from launcher.units import human_bytes
 
 SKEW_S = 60.0
 """More than this between two hosts' clocks is no accident: certificates, logs and the guest's own time go
@@ -48,6 +49,7 @@ class ArrivalChecks:
             Check(name="the machine", run=self._machine),
             Check(name="firmware and devices", run=self._devices),
             Check(name="shared disks", run=self._disks),
+            Check(name="space", run=self._space),
             Check(name="certificates", run=self._certificates),
             Check(name="the clock", run=self._clock),
         )
@@ -88,6 +90,15 @@ class ArrivalChecks:
         ]
         sizes = await asyncio.to_thread(_wrong_sizes, request.disks, formats)
         return (*findings, *sizes)
+
+    async def _space(self, request: PrepareRequest) -> tuple[str, ...]:
+        if not request.copied_bytes:
+            return ()
+        free = (await asyncio.to_thread(shutil.disk_usage, self._config.state_dir)).free
+        if request.copied_bytes <= free:
+            return ()
+        wanted, left = human_bytes(request.copied_bytes), human_bytes(free)
+        return (f"the disks to be copied take {wanted}, {self._config.state_dir} has {left} left",)
 
     async def _certificates(self, request: PrepareRequest) -> tuple[str, ...]:
         if not request.tls:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from launcher.migration.peer import SharedDisk
 from launcher.storage.capacity import virtual_size
 from launcher.units import GIB, ceil_div
 
+USERS = frozenset({"hostDisk", "persistentVolumeClaim", "dataVolume"})
+"""Volumes whose files are the user's."""
+STAT_BLOCK = 512
+"""The unit of st_blocks, stat(2)."""
 PHASES = 3
 """The completion timeout may be doubled, and a forced end gets time of its own."""
 
@@ -37,16 +42,15 @@ def tls_findings(config: Config, lasts_s: float) -> tuple[str, ...]:
     return ()
 
 
-def shared_disks(config: Config, record: InstanceRecord) -> tuple[SharedDisk, ...]:
+def shared_disks(record: InstanceRecord) -> tuple[SharedDisk, ...]:
     """Disks that the target must reach itself. Blocking: reads files; one that cannot be read is left out.
 
-    What lies below the agent's own directory is made anew there, or copied.
+    All others are copied, or made anew there.
     """
     copied = disks_to_copy(record)
-    own = Path(config.state_dir)
     found = []
     for disk in record.plan.devices.disks:
-        if disk.source is None or disk.target in copied or own in Path(disk.source.path).parents:
+        if disk.source is None or disk.target in copied or disk.kind not in USERS:
             continue
         try:
             size = virtual_size(Path(disk.source.path), qcow2=disk.format == "qcow2")
@@ -54,3 +58,14 @@ def shared_disks(config: Config, record: InstanceRecord) -> tuple[SharedDisk, ..
             continue  # The target says what it is missing.
         found.append(SharedDisk(path=disk.source.path, bytes=size))
     return tuple(found)
+
+
+def copied_bytes(record: InstanceRecord) -> int:
+    """What the disks that are copied take on this node now. Blocking: looks at files."""
+    copied = disks_to_copy(record)
+    taken = 0
+    for disk in record.plan.devices.disks:
+        if disk.source is not None and disk.target in copied:
+            with contextlib.suppress(OSError):
+                taken += Path(disk.source.path).stat().st_blocks * STAT_BLOCK
+    return taken

@@ -7,7 +7,7 @@ import asyncio
 
 import msgspec
 
-from launcher.agent.departure import deadline_s, shared_disks
+from launcher.agent.departure import copied_bytes, deadline_s, shared_disks
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
@@ -209,9 +209,10 @@ class OutgoingRuns:
                 companions=companions,
                 libvirt_version=facts.libvirt_version,
                 qemu_version=facts.qemu_version,
-            ),
                 deadline_s=deadline_s(outgoing.options, outgoing.workload),
-                disks=await asyncio.to_thread(shared_disks, self._config, machine.record),
+                disks=await asyncio.to_thread(shared_disks, machine.record),
+                copied_bytes=await asyncio.to_thread(copied_bytes, machine.record),
+            ),
             hypervisor=self._services.hypervisor,
             peer=self._peer(entry.target),
             policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),

@@ -54,6 +54,7 @@ class GrpcPeer:
             deadline_seconds=request.deadline_s,
             source_time=request.source_time or time.time(),
             disks=[pb.SharedDisk(path=disk.path, bytes=disk.bytes) for disk in request.disks],
+            copied_bytes=request.copied_bytes,
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)

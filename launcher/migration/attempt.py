@@ -84,6 +84,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     qemu_version: int = 0
     deadline_s: float = 0.0
     disks: tuple[SharedDisk, ...] = ()
+    copied_bytes: int = 0
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

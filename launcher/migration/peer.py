@@ -31,7 +31,8 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``vmi`` is the whole object as JSON text; ``companions`` the Secrets, ConfigMaps and bindings that
     came beside it, as JSON text; ``domain_xml`` the migratable XML of the running domain. ``tls``: the
     stream will be encrypted; ``deadline_s`` is how long the migration may take (0: unknown),
-    ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied.
+    ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied,
+    ``copied_bytes`` what those that are take on the source now.
     """
 
     attempt: str
@@ -45,6 +46,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     deadline_s: float = 0.0
     source_time: float = 0.0
     disks: tuple[SharedDisk, ...] = ()
+    copied_bytes: int = 0
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

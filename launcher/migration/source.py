@@ -176,6 +176,7 @@ class SourceMigration:
             tls=encrypted(outgoing),
             deadline_s=self._material.deadline_s,
             disks=self._material.disks,
+            copied_bytes=self._material.copied_bytes,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:
