@@ -145,7 +145,7 @@ INSTANCE: tuple[Declaration, ...] = (
         "launcher.agent.lifecycle",
         "without session and dhCert the guest waits for launcherctl sev setup",
     ),
-    _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance"),
+    _not_yet("spec.domain.firmware.bootloader.efi.persistent", "variables live as long as the instance, and move with it"),
     _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
     _not_yet(f"{_DEVICES}.disks[].tag", _TAG),
     _enforced(f"{_DEVICES}.gpus[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
