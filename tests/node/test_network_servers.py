@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest's address server and its network outlive the agent; what dies is started again."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from agent_world import client, eventually, running, ticker, until_gone
+from feature_guests import shell
+from network_guests import GET, addresses, left_on, masqueraded, say, wait_lease
+
+from launcher.lab.image import Image
+from launcher.lab.lab import Lab
+from launcher.lab.node import Node
+
+pytestmark = pytest.mark.node
+
+
+def server(node: Node) -> str:
+    """The process id of the node's one dnsmasq, numbered as inside; empty when none runs."""
+    lines = [line.split(None, 1) for line in node.run("ps", "-e", "-o", "pid,args").splitlines()]
+    found = [pid for pid, words in lines if words.startswith("dnsmasq --conf-file=/run/launcher/n/")]
+    assert len(found) < 2
+    return found[0] if found else ""
+
+
+def test_servers_are_adopted_and_started_again(lab_with_agents: Lab, guest_image: Image) -> None:
+    node = lab_with_agents.node("a")
+    with client(node) as agent:
+        agent.instances.create(masqueraded(guest_image, "kept", ports=(80,)))
+        address, _ = addresses(running(agent, "kept"))
+        with shell(agent, "kept") as guest:
+            wait_lease(guest)
+            guest.run("mkdir -p /www; echo on air >/www/index.html; httpd -p 80 -h /www")
+    first = server(node)
+    assert first
+
+    node.stop_agent(signal.SIGKILL)
+    assert say(node, address, 80, GET).endswith("on air")
+    assert server(node) == first
+    node.start_agent()
+    with client(node) as agent:
+        running(agent, "kept")
+        assert server(node) == first, "adopted, not started again"
+
+        node.run("kill", "-KILL", first)
+        eventually("another server", lambda: server(node) not in ("", first))
+        second = server(node)
+        with shell(agent, "kept", up=True) as guest:
+            guest.run("ip -4 addr flush dev eth0; killall udhcpc; udhcpc -i eth0 -s /etc/udhcpc -n -q -t 20")
+            wait_lease(guest)
+
+    node.stop_agent(signal.SIGKILL)
+    node.run("kill", "-KILL", second)
+    assert say(node, address, 80, GET).endswith("on air")
+    node.start_agent()
+    with client(node) as agent:
+        eventually("a third server", lambda: server(node) not in ("", first, second))
+        assert say(node, address, 80, GET).endswith("on air")
+        agent.instances.delete("kept", namespace="default")
+        until_gone(agent, "kept")
+    assert server(node) == ""
+    assert left_on(node) == []
+
+
+def test_an_agent_that_was_killed_while_it_deletes_leaves_no_network(
+    lab_with_agents: Lab, bootsector_image: Image
+) -> None:
+    node = lab_with_agents.node("a")
+    with client(node) as agent:
+        agent.instances.create(ticker(bootsector_image, "lost"))
+        running(agent, "lost")
+        assert server(node)
+        agent.instances.delete("lost", namespace="default")
+        node.stop_agent(signal.SIGKILL)
+    node.start_agent()
+    with client(node) as agent:
+        until_gone(agent, "lost")
+    eventually("nothing of it", lambda: left_on(node) == [])
