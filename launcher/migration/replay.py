@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from launcher.errors import InvalidRequest, Violation
-from launcher.migration.compose import classic_acceptable_s, classic_legacy, make_policy
+from launcher.migration.compose import POLICIES, classic_acceptable_s, classic_legacy, make_policy
 from launcher.migration.options import Options, Workload, resolve
 from launcher.migration.policy import (
     Abort,
@@ -33,7 +33,7 @@ from launcher.spec.quantity import Quantity
 
 
 class SeriesSample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One sample of a series."""
+    """One sample of a series. Without ``processedBytes`` what was sent is reckoned from ``memBps``."""
 
     elapsed_ms: int
     remaining_bytes: int | None = None
@@ -42,6 +42,8 @@ class SeriesSample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     boundary: bool = False
     state: str = ""
     no_stats: bool = False
+    processed_bytes: int | None = None
+    throttle: int | None = None
 
 
 class SeriesOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -103,9 +105,12 @@ def replay(series: SeriesFile, *, policy: str = "") -> tuple[ReplayLine, ...]:
     rules = _policy(series.options, policy)
     state = rules.initial()
     limit: int | None = None
+    sent = before = 0
     lines = []
     for number, sample in enumerate(series.samples):
-        decision = rules.step(state, _sample(sample, limit))
+        sent += (sample.mem_bps or 0) * (sample.elapsed_ms - before) // 1000
+        before = sample.elapsed_ms
+        decision = rules.step(state, _sample(sample, limit, sent))
         state = decision.state
         for action in decision.actions:
             state = rules.settle(state, Outcome(action=action, t=sample.elapsed_ms / 1000))
@@ -113,6 +118,11 @@ def replay(series: SeriesFile, *, policy: str = "") -> tuple[ReplayLine, ...]:
         if decision.actions:
             lines.append(_line(number, sample.elapsed_ms, decision))
     return tuple(lines)
+
+
+def rule_names() -> tuple[str, ...]:
+    """The names of rules that a series can be fed to; the first is what runs by default."""
+    return tuple(POLICIES)
 
 
 def _policy(given: SeriesOptions, name: str) -> Policy[Any]:
@@ -160,7 +170,7 @@ def _quantity(kind: type, value: Any) -> Any:
     raise TypeError(f"no decoder for {kind.__name__}")
 
 
-def _sample(given: SeriesSample, limit: int | None) -> Sample:
+def _sample(given: SeriesSample, limit: int | None, sent: int) -> Sample:
     domain, _, reason = given.state.partition("-")
     if given.no_stats:
         return Sample(t=given.elapsed_ms / 1000, job="none", max_downtime_ms=limit, boundary=given.boundary)
@@ -168,6 +178,8 @@ def _sample(given: SeriesSample, limit: int | None) -> Sample:
         t=given.elapsed_ms / 1000,
         iteration=given.iteration,
         remaining=given.remaining_bytes,
+        processed=sent if given.processed_bytes is None else given.processed_bytes,
+        throttle=given.throttle,
         bandwidth=given.mem_bps or None,
         job_ms=given.elapsed_ms,
         max_downtime_ms=limit,

@@ -21,7 +21,15 @@ from launcher.migration.cause import Cause
 from launcher.migration.link import LinkState
 from launcher.migration.options import Options, Workload
 from launcher.migration.plateau import Plateau, PlateauState, Verdict
-from launcher.migration.policy import Abort, Action, BreakPostCopy, Decision, Outcome, SetMaxDowntime
+from launcher.migration.policy import (
+    Abort,
+    Action,
+    BreakPostCopy,
+    Decision,
+    Outcome,
+    SetMaxDowntime,
+    StartPostCopy,
+)
 from launcher.migration.ramp import Ramp, RampState, milliseconds
 from launcher.migration.sample import Sample
 from launcher.migration.switch import Switch, SwitchState
@@ -219,10 +227,11 @@ class Standard:
             case Verdict.SWITCH:
                 switch = self._switch.want(state.switch, found.reason, now)
                 wanting = msgspec.structs.replace(state, switch=switch)
-                return *self._forced(wanting, sample, now), label
+                forced, action = self._forced(wanting, sample, now)
+                return forced, action, "postCopy" if isinstance(action, StartPostCopy) else label
             case Verdict.GIVE_UP:
                 return state, Abort(reason=found.reason, cause=Cause.STALLED), label
-        return state, None, label
+        return state, None, ""
 
     def _limit_ms(self, state: StandardState) -> int | None:
         """When the completion timeout of the present phase passes; None: never."""

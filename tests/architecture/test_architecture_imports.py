@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "errors",
         "units",
     },
-    "cli": {"rpc", "v1", "explain", "domain", "plan", "spec", "lab", "errors", "units"},
+    "cli": {"rpc", "v1", "explain", "domain", "plan", "spec", "lab", "migration.replay", "errors", "units"},
     "lab": {"cli.client", "cli.progress", "rpc", "v1", "host", "spec", "errors", "units"},
 }
 PURE = {"errors", "units", "spec", "plan", "domain", "explain"}
