@@ -25,7 +25,7 @@ from launcher.storage.executor import STORAGE_STEPS
 
 log = get(__name__)
 
-STEP_TIMEOUT_S = 600.0
+STEP_TIMEOUT_S = 3600.0
 """Bound of one step: fetching a large image is the longest."""
 OBSERVE_TIMEOUT_S = 30.0
 

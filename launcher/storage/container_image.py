@@ -142,8 +142,12 @@ class ContainerImages:
                 raise _absent(request)
             with self._cache.pulling(digest) as folder:
                 image = await self._obtain(request, digest, folder)
-                for file in missing:
-                    await self._take_out(request, digest, image, file)
+                try:
+                    for file in missing:
+                        await self._take_out(request, digest, image, file)
+                except asyncio.CancelledError:
+                    image.stop.set()  # a thread cannot be cancelled
+                    raise
         for file in wanted:
             if not await asyncio.to_thread(self._cache.link, digest, file.key, file.target):
                 raise StorageError("", f"{request.image} was removed from the cache meanwhile")

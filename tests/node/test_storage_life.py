@@ -37,7 +37,7 @@ from launcher.v1.types_pb2 import ClaimBinding, Companions, KeyedData
 
 pytestmark = pytest.mark.node
 
-_MAKING = re.compile(r'msg=making .*?step="?(\w+) (\d+)/(\d+)')
+_MAKING = re.compile(r'message=making .*?step="(\w+) (\d+)/(\d+)"')
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +138,8 @@ def test_a_file_that_is_missing_is_waited_for(agent: Client, shared: Path) -> No
     disk.touch()
     complaint(agent, "late", r"volume 'v': .*late\.img is empty")
     disk.write_bytes(bytes(MIB))
-    vmi = running(agent, "late")
-    assert condition(vmi, "Synchronized") is None
+    running(agent, "late")
+    until(agent, "late", lambda vmi: condition(vmi, "Synchronized") is None)
 
 
 def test_a_device_that_is_smaller_than_its_claim(agent: Client, shared: Path) -> None:

@@ -13,10 +13,11 @@ import io
 import json
 import platform
 import re
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -52,12 +53,16 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a layout; ``digest`` is its manifest's. At most ``limit`` bytes of a layer are read."""
+    """One image of a layout; ``digest`` is its manifest's. At most ``limit`` bytes of a layer are read.
+
+    Setting ``stop`` ends what another thread does with the image.
+    """
 
     root: Path
     digest: str
     layers: tuple[Descriptor, ...]
     limit: int
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
 def open_image(root: Path, tag: str, *, limit: int, digest: str = "") -> Image:
@@ -121,7 +126,7 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
             for member in found:
                 path = _normal(member.path)
                 if path == wanted:
-                    _copy(member, wanted, destination, limit)
+                    _copy(member, wanted, destination, limit, image.stop)
                     return
                 hidden = hidden or _hides(path, wanted)
         if hidden:
@@ -129,7 +134,7 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
     raise StorageError("", f"the image has no file /{wanted}")
 
 
-def _copy(member: Member, name: str, destination: Path, limit: int) -> None:
+def _copy(member: Member, name: str, destination: Path, limit: int, stop: threading.Event) -> None:
     if not member.regular:
         raise StorageError("", f"/{name} in the image is not a regular file")
     if member.size > limit:
@@ -138,6 +143,8 @@ def _copy(member: Member, name: str, destination: Path, limit: int) -> None:
     try:
         with destination.open("wb") as out:
             while chunk := member.read(_CHUNK):
+                if stop.is_set():
+                    raise StorageError("", f"taking out /{name} was given up")
                 if chunk == zeros[: len(chunk)]:
                     out.seek(len(chunk), io.SEEK_CUR)
                 else:

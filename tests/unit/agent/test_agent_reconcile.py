@@ -27,9 +27,7 @@ RUNNING = domain(DomainState.RUNNING)
 OFF = domain(DomainState.SHUTOFF, "unknown")
 
 
-def decide(
-    record: InstanceRecord, observed: DomainRecord | None, efforts: do.Efforts = FRESH
-) -> do.Decision:
+def decide(record: InstanceRecord, observed: DomainRecord | None, efforts: do.Efforts = FRESH) -> do.Decision:
     return do.reconcile(record, observed, now=NOW, efforts=efforts)
 
 
