@@ -10,17 +10,22 @@ import msgspec
 
 from launcher.spec.findings import FORBIDDEN, REQUIRED, Findings
 from launcher.spec.model import (
+    Input,
     MigrationPolicy,
     ObjectMeta,
     VirtualMachine,
     VirtualMachineInstance,
     VirtualMachineInstanceMigration,
+    VirtualMachineInstanceSpec,
 )
 from launcher.spec.nodes import Mapping, Scalar, child
 from launcher.spec.path import ROOT
 
 # What a manifest becomes: a VirtualMachine becomes the instance of its template.
 AnyObject: TypeAlias = VirtualMachineInstance | VirtualMachineInstanceMigration | MigrationPolicy
+
+AUTOATTACHED_INPUT: Final = "default-0"
+"""What KubeVirt calls the input device that it adds."""
 
 VMI: Final = "VirtualMachineInstance"
 VM: Final = "VirtualMachine"
@@ -89,8 +94,21 @@ def instance_of(machine: VirtualMachine) -> VirtualMachineInstance:
             generate_name=None if name else meta.generate_name or own.generate_name,
             namespace=meta.namespace or own.namespace,
         ),
-        spec=machine.spec.template.spec,
+        spec=_with_input(machine.spec.template.spec),
     )
+
+
+def _with_input(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
+    """autoattachInputDevice of a VirtualMachine: a tablet, unless the template lists inputs.
+
+    KubeVirt's VirtualMachine controller adds it when it makes the instance; a bare instance gets none.
+    """
+    devices = spec.domain.devices
+    if not devices.autoattach_input_device or devices.inputs:
+        return spec
+    replace = msgspec.structs.replace
+    added = replace(devices, inputs=(Input(name=AUTOATTACHED_INPUT, type="tablet"),))
+    return replace(spec, domain=replace(spec.domain, devices=added))
 
 
 def _check_virtual_machine(node: Mapping, findings: Findings) -> None:

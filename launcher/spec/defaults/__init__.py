@@ -59,7 +59,6 @@ STEPS: tuple[Step, ...] = (
     Step("timers", features.timers),
     Step("hyperv-dependencies", features.hyperv_dependencies),
     Step("disk-fields", devices.disk_fields),
-    Step("input-device", devices.input_device),
     Step("input-bus", devices.input_bus),
     Step("small-devices", devices.small_devices),
     Step("watchdog", devices.watchdog),

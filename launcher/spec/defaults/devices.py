@@ -16,7 +16,6 @@ from launcher.spec.model import (
     Disk,
     DiskTarget,
     I6300ESBWatchdog,
-    Input,
     Interface,
     InterfaceBridge,
     InterfaceMasquerade,
@@ -28,7 +27,6 @@ from launcher.spec.model import (
 
 WATCHDOG_ACTION = "reset"
 # The name that KubeVirt's VM controller gives it.
-DEFAULT_INPUT = "default-0"
 
 
 def pod_interface(vmi: VirtualMachineInstance, settings: DefaultsSettings) -> VirtualMachineInstance:
@@ -67,14 +65,6 @@ def disk_fields(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMach
     buses = {volume.name: "virtio" for volume in vmi.spec.volumes if volume.downward_metrics is not None}
     changed = tuple(_disk(disk, known, buses.get(disk.name, known.disk_bus)) for disk in disks)
     return vmi if changed == disks else with_devices(vmi, disks=changed)
-
-
-def input_device(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:
-    """A guest with autoattachInputDevice and no input device gets a tablet."""
-    devices = vmi.spec.domain.devices
-    if not devices.autoattach_input_device or devices.inputs:
-        return vmi
-    return with_devices(vmi, inputs=(Input(name=DEFAULT_INPUT, type="tablet"),))
 
 
 def input_bus(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMachineInstance:

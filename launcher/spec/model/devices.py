@@ -199,7 +199,7 @@ class Devices(Model, frozen=True, kw_only=True):
     The device inventory of a domain.
 
     autoattach_graphics_device: a VNC display and a video card are added unless false
-    autoattach_input_device: a tablet is added as pointer, when the guest has no input device
+    autoattach_input_device: in a VirtualMachine: a tablet is added as pointer, when it lists no inputs
     autoattach_mem_balloon: a memory balloon is added unless false
     autoattach_pod_interface: an interface on the pod network is added, when no network is listed,
         unless false

@@ -275,6 +275,23 @@ def test_findings_about_the_model_get_the_position_of_their_field() -> None:
             assert shown == ['"bus": "virtio"', '"disks": [', "{", '"memory": {', '"app": "demo"']
 
 
+@pytest.mark.parametrize(
+    ("devices", "inputs"),
+    [
+        ("{autoattachInputDevice: true}", ["default-0"]),
+        ("{autoattachInputDevice: true, inputs: [{name: own, type: tablet, bus: usb}]}", ["own"]),
+        ("{autoattachInputDevice: false}", []),
+        ("{}", []),
+    ],
+)
+def test_a_virtual_machine_that_asks_for_an_input_device_gets_one(devices: str, inputs: list[str]) -> None:
+    vmi = load_vmi(
+        "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: v}, "
+        f"spec: {{template: {{spec: {{domain: {{devices: {devices}}}}}}}}}}}"
+    )
+    assert [item.name for item in vmi.spec.domain.devices.inputs] == inputs
+
+
 def test_findings_about_an_instance_of_a_template_name_the_template() -> None:
     (loaded,) = load_manifests(VM)
     found = with_positions(
