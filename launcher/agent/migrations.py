@@ -188,6 +188,12 @@ class Migrations:
         await self._runs.cancel(f"{namespace}/{name}")
         return self.get(namespace, name)
 
+    async def recover(self, namespace: str, name: str) -> MigrationView:
+        """Try again what ended in doubt, or is being tried; raises NotFound, WrongPhase for all others."""
+        self.get(namespace, name)
+        await self._runs.recover(f"{namespace}/{name}")
+        return self.get(namespace, name)
+
     async def delete(self, namespace: str, name: str) -> MigrationView:
         """Forget a migration, when it has ended; raises NotFound."""
         last = self.get(namespace, name)

@@ -223,6 +223,10 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.cancel(namespace, name)
 
+    async def recover_migration(self, namespace: str, name: str) -> MigrationView:
+        """See ``AgentPort``."""
+        return await self._migrations.recover(namespace, name)
+
     async def delete_migration(self, namespace: str, name: str) -> MigrationView:
         """See ``AgentPort``."""
         return await self._migrations.delete(namespace, name)

@@ -26,7 +26,7 @@ from launcher.host.logging import get
 from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase
 from launcher.migration.compose import make_policy
 from launcher.migration.progress import MigrationProgress
-from launcher.migration.source import SourceMigration
+from launcher.migration.source import SourceMigration, reopened
 from launcher.spec.codec import dec_hook, enc_hook
 
 log = get(__name__)
@@ -121,6 +121,23 @@ class OutgoingRuns:
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
         if key in self._at_once:
             self._at_once[key].set()  # It need not wait for its turn to end.
+
+    async def recover(self, key: str) -> None:
+        """Look again at both sides of a migration that ended in doubt, and put together what can be."""
+        entry = self._entries[key]
+        engine = self._engines.get(key)
+        if engine is not None and engine.record.interrupted:
+            engine.nudge()
+            return
+        if entry.attempt.phase is not Phase.FAILED or entry.attempt.cause not in HANDS_OFF:
+            state = entry.attempt.cause.value or entry.attempt.phase.value
+            raise WrongPhase(
+                f"{key} cannot be recovered: it is {state}",
+                hint=f"only what ended as {', '.join(sorted(HANDS_OFF))} can",
+            )
+        entry = msgspec.structs.replace(entry, attempt=reopened(entry.attempt, self._services.clock.now()))
+        await self.save(entry)
+        self.run(entry)
 
     async def delete(self, key: str) -> None:
         """Forget a migration, now or when it has ended."""

@@ -165,6 +165,9 @@ class AgentPort(Protocol):
 
     def watch_migrations(self, namespace: str | None) -> AsyncIterator[WatchEvent[MigrationView]]: ...
     async def cancel_migration(self, namespace: str, name: str) -> MigrationView: ...
+    async def recover_migration(self, namespace: str, name: str) -> MigrationView:
+        """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
+
     async def delete_migration(self, namespace: str, name: str) -> MigrationView:
         """Forget a migration; one under way is cancelled first and forgotten when it ended."""
 

@@ -74,6 +74,13 @@ class Migrations(MigrationServiceServicer):
         view = await self._agent.cancel_migration(*convert.key(request))
         return pb.CancelMigrationResponse(migration=convert.migration(view))
 
+    async def RecoverMigration(
+        self, request: pb.RecoverMigrationRequest, context: Context
+    ) -> pb.RecoverMigrationResponse:
+        """Try again what was given up."""
+        view = await self._agent.recover_migration(*convert.key(request))
+        return pb.RecoverMigrationResponse(migration=convert.migration(view))
+
     async def DeleteMigration(
         self, request: pb.DeleteMigrationRequest, context: Context
     ) -> pb.DeleteMigrationResponse:

@@ -238,6 +238,11 @@ class Migrations:
         request = migrations_pb2.CancelMigrationRequest(namespace=namespace, name=name)
         return self._transport.call(self._stub.CancelMigration, request).migration
 
+    def recover(self, name: str, *, namespace: str = "") -> migrations_pb2.Migration:
+        """Try again to put together a guest whose post-copy was interrupted."""
+        request = migrations_pb2.RecoverMigrationRequest(namespace=namespace, name=name)
+        return self._transport.call(self._stub.RecoverMigration, request).migration
+
     def delete(self, name: str, *, namespace: str = "") -> migrations_pb2.Migration:
         """Forget a migration; one under way is cancelled first."""
         request = migrations_pb2.DeleteMigrationRequest(namespace=namespace, name=name)

@@ -30,6 +30,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "migrate": ("launcher.cli.commands.migrate", "migrate", "Migrate an instance to another node, live."),
     "migrate-cancel": ("launcher.cli.commands.migrate", "migrate_cancel", "Stop a running migration."),
     "sev": ("launcher.cli.commands.sev", "sev", "Attest a guest whose memory SEV encrypts."),
+    "migrate-recover": (
+        "launcher.cli.commands.migrate",
+        "migrate_recover",
+        "Resume a post-copy that was interrupted.",
+    ),
     "migration": ("launcher.cli.commands.migration", "migration_group", "Replay recorded migrations."),
     "node": ("launcher.cli.commands.node", "node", "Show the node."),
     "validate": ("launcher.cli.commands.validate", "validate", "Check a manifest (needs no agent)."),

@@ -97,7 +97,7 @@ class Recovery:
             if given_up:
                 await self._ledger.change(interrupted=given_up)
                 return Ending(returned=False, error=given_up), resolved
-            await asyncio.sleep(pause)
+            await self._monitor.pause(pause)  # less, when somebody asks for it or gives up
             # A daemon that restarted left the stream alone: it goes on by itself and will soon be over.
             flows = _STILL_RUNS in self._ledger.record.interrupted
             pause = min(pause * 2, FLOWING_PAUSE_S if flows else LAST_PAUSE_S)

@@ -27,6 +27,7 @@ from launcher.migration.attempt import (
     Material,
     Outgoing,
     Phase,
+    Transition,
 )
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
@@ -38,9 +39,10 @@ from launcher.migration.ownership import SourceSide, Verdict
 from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
 from launcher.migration.progress import MigrationProgress
+from launcher.migration.reasons import failure, unfit
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
-from launcher.migration.resolve import RESOLVE_S, Resolved, Resolver
+from launcher.migration.resolve import RESOLVE_S, Resolver
 
 PREPARE_DEADLINE_S = 20.0
 """The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
@@ -116,6 +118,10 @@ class SourceMigration:
         self._monitor.nudge()
         return CancelAnswer.ACCEPTED
 
+    def nudge(self) -> None:
+        """Do now what would be done after a pause."""
+        self._monitor.nudge()
+
     # Before the migrate call -----------------------------------------------------------------------------
 
     async def _prepare(self) -> bool:
@@ -158,9 +164,9 @@ class SourceMigration:
         except LauncherError as error:
             await self._fail(Cause.SOURCE_UNABLE, str(error))
             return None
-        unfit = _unfit(domain.state, domain.reason)
-        if unfit:
-            await self._fail(Cause.SOURCE_UNABLE, unfit)
+        why = unfit(domain.state, domain.reason)
+        if why:
+            await self._fail(Cause.SOURCE_UNABLE, why)
             return None
         # What libvirt says now counts, not what was known when the migration was asked for.
         paused = domain.state is DomainState.PAUSED
@@ -267,7 +273,7 @@ class SourceMigration:
             note = "the target's agent has not confirmed it yet; the source's definition is kept until then"
             await self._succeed(final, note, confirmed=False)
         else:
-            cause, reason = _failure(resolved, cause, reason)
+            cause, reason = failure(resolved, cause, reason)
             await self._fail(cause, reason, final=final)
 
     def _interrupted(self, note: str) -> None:
@@ -347,41 +353,21 @@ class SourceMigration:
         self._publish(self._monitor.phase_progress(phase))
 
 
+def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
+    """The record of an attempt that ended in doubt, to be run again from where its job is gone."""
+    return msgspec.structs.replace(
+        record,
+        phase=Phase.RUNNING,
+        transitions=(*record.transitions, Transition(phase=Phase.RUNNING, at=at)),
+        cancel=False,
+        interrupted="",
+        interrupted_at=None,
+        cause=Cause.NONE,
+        reason="",
+        report=None,
+    )
+
+
 def begin(outgoing: Outgoing) -> AttemptRecord:
     """The record of a new attempt."""
     return AttemptRecord(outgoing=outgoing)
-
-
-def _unfit(state: DomainState, reason: str) -> str:
-    """Why a guest in this state is not migrated, empty when it may be."""
-    if state in (DomainState.RUNNING, DomainState.BLOCKED):
-        return ""
-    if state is DomainState.PAUSED and reason == "user":
-        return ""
-    if state is DomainState.PAUSED:
-        return f"the guest is paused ({reason}), not by its user; solve that first"
-    return f"the guest does not run: its state is {state.value} ({reason})"
-
-
-def _failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
-    """Cause and sentence of an attempt whose guest did not move, or is nobody's."""
-    match resolved.verdict:
-        case Verdict.SOURCE_KEEPS:
-            notes = [reason, resolved.note]
-            if resolved.source is SourceSide.PAUSED and resolved.source_reason != "user":
-                notes.append(f"the guest is paused on the source ({resolved.source_reason})")
-            return cause, "; ".join(filter(None, notes))
-        case Verdict.GUEST_ENDED:
-            return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
-        case Verdict.POST_COPY_BROKEN:
-            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
-        case Verdict.WAIT if resolved.source is SourceSide.POST_COPY:
-            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
-        case Verdict.CONFLICT:
-            return Cause.CONFLICT, "the guest seems to run on both nodes; an operator must decide"
-        case Verdict.LOST:
-            return Cause.LOST, f"the source gave the guest away and the target does not have it: {reason}"
-        case _:
-            sides = f"source: {resolved.source.value}, target: {resolved.target.value}"
-            said = resolved.note or reason
-            return Cause.UNRESOLVED, f"who owns the guest could not be proven in time ({sides}): {said}"

@@ -525,6 +525,48 @@ class CancelMigrationResponse(_message.Message):
 Global___CancelMigrationResponse: _TypeAlias = CancelMigrationResponse  # noqa: Y015
 
 @_typing.final
+class RecoverMigrationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoverMigrationRequest: _TypeAlias = RecoverMigrationRequest  # noqa: Y015
+
+@_typing.final
+class RecoverMigrationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIGRATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def migration(self) -> Global___Migration: ...
+    def __init__(
+        self,
+        *,
+        migration: Global___Migration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["migration", b"migration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["migration", b"migration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoverMigrationResponse: _TypeAlias = RecoverMigrationResponse  # noqa: Y015
+
+@_typing.final
 class DeleteMigrationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

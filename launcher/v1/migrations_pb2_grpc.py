@@ -66,6 +66,11 @@ class MigrationServiceStub:
                 request_serializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.FromString,
                 _registered_method=True)
+        self.RecoverMigration = channel.unary_unary(
+                '/launcher.v1.MigrationService/RecoverMigration',
+                request_serializer=launcher_dot_v1_dot_migrations__pb2.RecoverMigrationRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_migrations__pb2.RecoverMigrationResponse.FromString,
+                _registered_method=True)
         self.DeleteMigration = channel.unary_unary(
                 '/launcher.v1.MigrationService/DeleteMigration',
                 request_serializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.SerializeToString,
@@ -118,6 +123,13 @@ class MigrationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecoverMigration(self, request, context):
+        """Try again to put a guest together whose post-copy was interrupted, or to find out who has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteMigration(self, request, context):
         """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end.
         """
@@ -157,6 +169,11 @@ def add_MigrationServiceServicer_to_server(servicer, server):
                     servicer.CancelMigration,
                     request_deserializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.SerializeToString,
+            ),
+            'RecoverMigration': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverMigration,
+                    request_deserializer=launcher_dot_v1_dot_migrations__pb2.RecoverMigrationRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_migrations__pb2.RecoverMigrationResponse.SerializeToString,
             ),
             'DeleteMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteMigration,
@@ -328,6 +345,33 @@ class MigrationService:
             '/launcher.v1.MigrationService/CancelMigration',
             launcher_dot_v1_dot_migrations__pb2.CancelMigrationRequest.SerializeToString,
             launcher_dot_v1_dot_migrations__pb2.CancelMigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverMigration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.MigrationService/RecoverMigration',
+            launcher_dot_v1_dot_migrations__pb2.RecoverMigrationRequest.SerializeToString,
+            launcher_dot_v1_dot_migrations__pb2.RecoverMigrationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class MigrationServiceStub:
     """ADDED for each present migration, one BOOKMARK, then every change."""
     CancelMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.CancelMigrationRequest, _migrations_pb2.CancelMigrationResponse]
     """Ask a running migration to stop; the instance stays here."""
+    RecoverMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.RecoverMigrationRequest, _migrations_pb2.RecoverMigrationResponse]
+    """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
     DeleteMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]
     """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
 
@@ -68,6 +70,8 @@ class MigrationServiceAsyncStub(MigrationServiceStub):
     """ADDED for each present migration, one BOOKMARK, then every change."""
     CancelMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.CancelMigrationRequest, _migrations_pb2.CancelMigrationResponse]  # type: ignore[assignment]
     """Ask a running migration to stop; the instance stays here."""
+    RecoverMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.RecoverMigrationRequest, _migrations_pb2.RecoverMigrationResponse]  # type: ignore[assignment]
+    """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
     DeleteMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]  # type: ignore[assignment]
     """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
 
@@ -121,6 +125,14 @@ class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_migrations_pb2.CancelMigrationResponse, _abc.Awaitable[_migrations_pb2.CancelMigrationResponse]]:
         """Ask a running migration to stop; the instance stays here."""
+
+    @_abc_1.abstractmethod
+    def RecoverMigration(
+        self,
+        request: _migrations_pb2.RecoverMigrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_migrations_pb2.RecoverMigrationResponse, _abc.Awaitable[_migrations_pb2.RecoverMigrationResponse]]:
+        """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
 
     @_abc_1.abstractmethod
     def DeleteMigration(

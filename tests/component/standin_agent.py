@@ -204,6 +204,9 @@ class StandInAgent:
             yield WatchEvent(type=EventType.ADDED, version=self._version, object=view)
         yield WatchEvent(type=EventType.BOOKMARK, version=self._version)
 
+    async def recover_migration(self, namespace: str, name: str) -> MigrationView:
+        return await self.get_migration(namespace, name)
+
     async def cancel_migration(self, namespace: str, name: str) -> MigrationView:
         view = await self.get_migration(namespace, name)
         self.migrations[namespace, name] = replace(view, object=_in_phase(view.object, "Failed"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``launcherctl migrate`` and ``migrate-cancel``."""
+"""``launcherctl migrate``, ``migrate-cancel`` and ``migrate-recover``."""
 
 from __future__ import annotations
 
@@ -75,6 +75,22 @@ def migrate_cancel(name: str) -> None:
         running = _running(client, name, session.namespace)
         client.migrations.cancel(running, namespace=session.namespace)
     click.echo(f"migration {running} is being cancelled", err=True)
+
+
+@click.command("migrate-recover")
+@click.argument("name")
+@namespace_option
+@click.option("--watch", is_flag=True, help="Show how it goes, and a report at the end.")
+def migrate_recover(name: str, watch: bool) -> int:
+    """Try again to put together the guest of the migration NAME, or to find out which node has it.
+
+    For migrations that failed with post-copy-failed, unresolved or conflict: nothing was thrown away.
+    """
+    session = current()
+    with session.client() as client:
+        client.migrations.recover(name, namespace=session.namespace)
+        click.echo(f"migration {name} is being recovered", err=True)
+        return _watch(client, name, session.namespace) if watch else exits.OK
 
 
 def _running(client: Client, name: str, namespace: str) -> str:

@@ -14,6 +14,7 @@ from launcher.hypervisor.port import DomainState, MigrateFlag
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.options import Options
 from launcher.migration.recovery import LIMIT_S
+from launcher.migration.source import reopened
 
 POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True)
 UNREACHABLE = "unable to connect to server at 'b:49152': No route to host"
@@ -68,6 +69,39 @@ def test_without_an_end_both_halves_are_kept_and_the_report_says_so() -> None:
     assert both_kept(stage)
     assert f"not resumed within {LIMIT_S:.0f} s" in record.reason
     assert 100 < record.resumes < 200, "with back-off"
+
+
+def test_what_was_given_up_can_be_tried_again_by_hand() -> None:
+    stage = broken(*[EOF_ERROR] * 2)
+    given_up = migrate(stage)
+    assert given_up.phase is Phase.FAILED
+
+    async def main() -> AttemptRecord:
+        return await stage.agent(reopened(given_up, "later")).run()
+
+    record = run(main())
+    assert (record.phase, record.cause, record.resumes) == (Phase.SUCCEEDED, Cause.NONE, 3)
+    phases = [transition.phase for transition in record.transitions]
+    assert phases[-4:] == [Phase.RUNNING, Phase.FAILED, Phase.RUNNING, Phase.SUCCEEDED]
+    assert stage.world.running == ["target"]
+
+
+def test_a_pause_between_two_tries_ends_when_somebody_asks() -> None:
+    stage = broken(*[UNREACHABLE] * 8)
+
+    async def main() -> float:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while engine.record.resumes < 7:
+            await asyncio.sleep(1)
+        before = stage.clock.monotonic()
+        while engine.record.resumes < 8:
+            engine.nudge()
+            await asyncio.sleep(0.1)
+        task.cancel()
+        return stage.clock.monotonic() - before
+
+    assert run(main()) < 2
 
 
 def test_a_target_that_cannot_be_asked_is_waited_for() -> None:

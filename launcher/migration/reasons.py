@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences and causes: why a guest is not migrated, and how an attempt that failed is told. Pure."""
+
+from __future__ import annotations
+
+from launcher.hypervisor.port import DomainState
+from launcher.migration.cause import Cause
+from launcher.migration.ownership import SourceSide, Verdict
+from launcher.migration.resolve import Resolved
+
+
+def unfit(state: DomainState, reason: str) -> str:
+    """Why a guest in this state is not migrated, empty when it may be."""
+    if state in (DomainState.RUNNING, DomainState.BLOCKED):
+        return ""
+    if state is DomainState.PAUSED and reason == "user":
+        return ""
+    if state is DomainState.PAUSED:
+        return f"the guest is paused ({reason}), not by its user; solve that first"
+    return f"the guest does not run: its state is {state.value} ({reason})"
+
+
+def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
+    """Cause and sentence of an attempt whose guest did not move, or is nobody's."""
+    match resolved.verdict:
+        case Verdict.SOURCE_KEEPS:
+            notes = [reason, resolved.note]
+            if resolved.source is SourceSide.PAUSED and resolved.source_reason != "user":
+                notes.append(f"the guest is paused on the source ({resolved.source_reason})")
+            return cause, "; ".join(filter(None, notes))
+        case Verdict.GUEST_ENDED:
+            return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
+        case Verdict.POST_COPY_BROKEN:
+            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
+        case Verdict.WAIT if resolved.source is SourceSide.POST_COPY:
+            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
+        case Verdict.CONFLICT:
+            return Cause.CONFLICT, "the guest seems to run on both nodes; an operator must decide"
+        case Verdict.LOST:
+            return Cause.LOST, f"the source gave the guest away and the target does not have it: {reason}"
+        case _:
+            sides = f"source: {resolved.source.value}, target: {resolved.target.value}"
+            said = resolved.note or reason
+            return Cause.UNRESOLVED, f"who owns the guest could not be proven in time ({sides}): {said}"
