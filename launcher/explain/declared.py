@@ -71,6 +71,7 @@ _MEDIA = "launcher.plan.media.volume"
 _DOWNWARD = "launcher.plan.media.downward"
 _CLOUD_INIT = "launcher.plan.media.cloud_init"
 _AGENT = "nothing uses the guest agent for it yet"
+_NETWORKS = "launcher.plan.networks"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
 _TAG = "written into no metadata of the guest yet"
@@ -88,8 +89,6 @@ INSTANCE: tuple[Declaration, ...] = (
     _passed("spec.resourceClaims[].resourceClaimName", _HANDED),
     _passed("spec.resourceClaims[].resourceClaimTemplateName", _HANDED),
     _passed("spec.networks[].resourceClaim", "the agent is handed the virtual function of the interface"),
-    _not_here("spec.dnsPolicy", "there is no pod whose resolver could be set"),
-    _not_here("spec.dnsConfig", "there is no pod whose resolver could be set"),
     _not_here(f"{_DEVICES}.interfaces[].ports[].name", "names a port for people only"),
     _not_here(
         "spec.volumes[].ephemeral.persistentVolumeClaim.readOnly", "the claim under an overlay is only read"
@@ -106,7 +105,14 @@ INSTANCE: tuple[Declaration, ...] = (
         "a shared image is not copied by a migration",
     ),
     _enforced("spec.hostname", "launcher.plan.media.cloud_init", "the name in cloud-init's metadata"),
-    _not_yet("spec.subdomain", "told to the guest by neither DHCP nor cloud-init yet"),
+    _enforced(
+        "spec.dnsPolicy", _NETWORKS, "None: the guest is told what dnsConfig says, not the node's resolver"
+    ),
+    _enforced(
+        "spec.dnsConfig", _NETWORKS, "name servers and search domains that DHCP tells, after the node's"
+    ),
+    _not_here("spec.dnsConfig.options", "DHCP tells no options of a resolver"),
+    _enforced("spec.subdomain", _NETWORKS, "the guest's own domain comes first in what DHCP lets it search"),
     _enforced("spec.livenessProbe", "launcher.agent.probes", "a guest that fails it is ended: phase Failed"),
     _enforced("spec.readinessProbe", "launcher.agent.probes", "decides the condition Ready"),
     _not_yet("spec.accessCredentials", _AGENT),
@@ -127,8 +133,8 @@ INSTANCE: tuple[Declaration, ...] = (
     ),
     _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
     _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
-    _not_yet("spec.networks[].multus.networkName", "no network is looked up by its name yet"),
-    _not_yet("spec.networks[].pod", "addresses behind masquerade are not set up yet"),
+    _enforced("spec.networks[].multus.networkName", _NETWORKS, "the bridge of the node that has the name"),
+    _enforced("spec.networks[].pod", _NETWORKS, "the guest is behind masquerade, or on the node's bridge"),
     _enforced(
         "spec.domain.memory.reservedOverhead.addedOverhead",
         "launcher.plan.overhead",
@@ -160,8 +166,8 @@ INSTANCE: tuple[Declaration, ...] = (
         "adds a tablet to a VirtualMachine without inputs; a bare instance lists its own, as in KubeVirt",
     ),
     _not_yet(f"{_DEVICES}.interfaces[].binding", "no plugins here; an instance that uses one is refused"),
-    _not_yet(f"{_DEVICES}.interfaces[].dhcpOptions", "nothing answers the guest's DHCP yet"),
-    _not_yet(f"{_DEVICES}.interfaces[].portRanges", "nothing forwards ports behind masquerade yet"),
+    _enforced(f"{_DEVICES}.interfaces[].dhcpOptions", _NETWORKS, "told by DHCP behind masquerade"),
+    _enforced(f"{_DEVICES}.interfaces[].portRanges", _NETWORKS, "forwarded behind masquerade"),
     _enforced("spec.volumes[].cloudInitConfigDrive", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].cloudInitNoCloud", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].configMap.name", _MEDIA, _CONTENT),
