@@ -115,7 +115,9 @@ def _host_disk(context: PlanContext, volume: Volume) -> AnyStep:
     if disk.type != "DiskOrCreate":
         return RequireFile(owner=owner, volume=volume.name, path=disk.path)
     size = int(disk.capacity.value) if disk.capacity is not None else None
-    return CreateImage(owner=owner, volume=volume.name, path=disk.path, format="raw", size=size, keep=True)
+    return CreateImage(
+        owner=owner, volume=volume.name, path=disk.path, format="raw", size=size, keep=True, fit=True
+    )
 
 
 def _claim(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:

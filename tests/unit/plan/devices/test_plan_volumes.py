@@ -136,7 +136,7 @@ def test_a_host_disk_is_where_the_user_says() -> None:
         (
             "hostDisk: {path: /d, type: DiskOrCreate, capacity: 1Mi}",
             {},
-            [CreateImage(owner=UID, volume="v", path="/d", format="raw", size=MIB, keep=True)],
+            [CreateImage(owner=UID, volume="v", path="/d", format="raw", size=MIB, keep=True, fit=True)],
         ),
         (
             "persistentVolumeClaim: {claimName: c}",
