@@ -76,11 +76,11 @@ def _load(request: Request, given: str | None, wanted: type[Thing]) -> tuple[Loa
 
 
 def _read_object(request: Request) -> tuple[LoadedObject, ...]:
-    return (decode_object(to_plain(request.object)),)
+    return (decode_object(to_plain(request.object), judge=True),)
 
 
 def _read_text(request: Request) -> tuple[LoadedObject, ...]:
-    return load_manifests(request.text)
+    return load_manifests(request.text, judge=True)
 
 
 def _in_namespace(thing: Thing, namespace: str) -> Thing:

@@ -26,7 +26,7 @@ def load_checked(file: str) -> tuple[LoadedObject, ...]:
     loaded: list[LoadedObject] = []
     for text in texts:
         try:
-            objects = load_manifests(text)
+            objects = load_manifests(text, judge=True)
         except InvalidSpec as error:
             found += error.violations
             continue

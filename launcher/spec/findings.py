@@ -51,6 +51,10 @@ class Findings:
     def __init__(self) -> None:
         self._violations: list[Violation] = []
         self._more = 0
+        self.shifted = False
+        """An item of a list could not be read, so those behind it lost their places."""
+        self.probable: set[str] = set()
+        """Fields that were probably meant by unknown ones."""
         self._meant: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
@@ -63,6 +67,11 @@ class Findings:
         errors = "error" if self._more == 1 else "errors"
         last = Violation(field=WHOLE, type=INVALID, message=f"and {self._more} more {errors}")
         return (*self._violations, last)
+
+    def take(self, violation: Violation) -> None:
+        """Add a finding that somebody else made."""
+        if not self._is_full():
+            self._violations.append(violation)
 
     def add(self, path: FieldPath, kind: str, message: str, node: Node, *, show: bool = True) -> None:
         """Add one finding about ``node`` at ``path``; its value is shown unless it may be secret."""
@@ -91,6 +100,8 @@ class Findings:
             meant = self._closest(key.text, known)
             accepted = f", did you mean {meant!r}?" if meant else f"; {_listed(known, 'accepted here')}"
             self.add(parent / key.text, UNKNOWN, f"unknown field{accepted}", key, show=False)
+            if meant:
+                self.probable.add(str(parent / meant))
 
     def not_supported(self, path: FieldPath, node: Scalar, accepted: Collection[str]) -> None:
         """The value is not one of those that the field takes."""

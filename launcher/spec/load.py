@@ -21,7 +21,7 @@ import msgspec
 
 from launcher.errors import InvalidSpec, Violation
 from launcher.spec.codec import dec_hook
-from launcher.spec.findings import INVALID, Findings
+from launcher.spec.findings import INVALID, UNKNOWN, Findings
 from launcher.spec.json_nodes import NotJSON, read_json
 from launcher.spec.kinds import KINDS, VMI, AnyObject, Kind, check_envelope, instance_of, kind_of
 from launcher.spec.model import (
@@ -31,12 +31,15 @@ from launcher.spec.model import (
     VirtualMachineInstanceMigration,
 )
 from launcher.spec.nodes import MAX_BYTES, MAX_DEPTH, Mapping, Node, from_builtins, is_null, refuse
-from launcher.spec.path import ROOT
-from launcher.spec.positions import NOWHERE, Positions
+from launcher.spec.path import ROOT, ancestors
+from launcher.spec.positions import NOWHERE, Positions, with_positions
 from launcher.spec.violations import ABSENT, read_as
 from launcher.spec.yaml_nodes import read_yaml
 
 _T = TypeVar("_T", VirtualMachineInstance, VirtualMachineInstanceMigration, MigrationPolicy)
+
+MOST_BEFORE_RULES: Final = 100
+"""With more that cannot be read than this, the rules would mostly repeat it, and take their time."""
 
 _LIKE_JSON: Final = re.compile(r"\s*[{\[]")
 _SURELY_JSON: Final = re.compile(r'\s*(?:{\s*"|\[)')
@@ -59,8 +62,11 @@ class LoadedObject:
     source: str = ""
 
 
-def load_manifests(text: str | bytes, *, source: str = "") -> tuple[LoadedObject, ...]:
+def load_manifests(text: str | bytes, *, source: str = "", judge: bool = False) -> tuple[LoadedObject, ...]:
     """Read all objects of a YAML or JSON text, in order.
+
+    With ``judge`` an object that does not fit its schema is also judged by the rules, as far as it could be
+    read, so that one mistake hides no other. (One that fits is left for the caller to judge.)
 
     Raises ``InvalidSpec`` with everything that is wrong in any of them; a text without objects is wrong.
     """
@@ -72,7 +78,9 @@ def load_manifests(text: str | bytes, *, source: str = "") -> tuple[LoadedObject
     loaded: list[LoadedObject | None] = []
     fatal: tuple[Violation, ...] = ()
     try:
-        loaded = [_read_object(node, findings, source) for node in _documents(content) if not is_null(node)]
+        loaded = [
+            _read_object(node, findings, source, judge) for node in _documents(content) if not is_null(node)
+        ]
     except InvalidSpec as error:
         fatal = error.violations  # where reading stopped: said first, as it hides what follows
     if fatal or findings:
@@ -97,8 +105,10 @@ def load_migration_policy(text: str | bytes, *, source: str = "") -> MigrationPo
     return _the_only(load_manifests(text, source=source), MigrationPolicy)
 
 
-def decode_object(raw: object) -> LoadedObject:
+def decode_object(raw: object, *, judge: bool = False) -> LoadedObject:
     """Read an object that is parsed already: dicts, lists, text, integers, booleans and None.
+
+    ``judge`` as in ``load_manifests``.
 
     Numbers that came as floats (a ``google.protobuf.Struct`` has no others) go through
     ``normalise_numbers`` first. Raises ``InvalidSpec`` with everything that is wrong.
@@ -107,7 +117,7 @@ def decode_object(raw: object) -> LoadedObject:
     if fast is not None:
         return fast
     findings = Findings()
-    loaded = _read_object(from_builtins(raw), findings, "")
+    loaded = _read_object(from_builtins(raw), findings, "", judge)
     if loaded is None:
         raise InvalidSpec(findings.violations())
     return LoadedObject(
@@ -158,7 +168,7 @@ def _documents(text: str) -> Iterator[Node]:
     yield from documents
 
 
-def _read_object(node: Node, findings: Findings, source: str) -> LoadedObject | None:
+def _read_object(node: Node, findings: Findings, source: str, judge: bool) -> LoadedObject | None:
     """Read one document; None if something is wrong with it."""
     if not isinstance(node, Mapping):
         findings.wrong_type(ROOT, node, "an object with apiVersion, kind, metadata and spec")
@@ -170,6 +180,8 @@ def _read_object(node: Node, findings: Findings, source: str) -> LoadedObject | 
     data = read_as(kind.model, node, ROOT, findings)
     check_envelope(kind, {} if data is ABSENT else data, node, findings)
     if len(findings) > before:
+        if judge and data is not ABSENT:
+            _add_rule_findings(kind, data, node, findings)
         return None
     try:
         obj = msgspec.convert(data, kind.model, dec_hook=dec_hook)
@@ -178,6 +190,35 @@ def _read_object(node: Node, findings: Findings, source: str) -> LoadedObject | 
         findings.add(ROOT, INVALID, str(error), node, show=False)
         return None
     return _loaded(obj, Positions(root=node), source)
+
+
+def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings: Findings) -> None:
+    """Judge by the rules what could be read of an object that does not fit its schema.
+
+    What a rule says about a field that could not be read, or about one around or below it, is left out: the
+    value that is missing there may be what it misses.
+    """
+    from launcher.spec.rules import check, check_migration  # they are needed only here, and not cheap
+
+    if findings.shifted or len(findings) > MOST_BEFORE_RULES:
+        return
+    try:
+        obj = msgspec.convert(data, kind.model, dec_hook=dec_hook)
+    except msgspec.ValidationError:
+        return  # something required is missing: too little is left to judge
+    read = _loaded(obj, Positions(root=node), "")
+    found: tuple[Violation, ...] = ()
+    if isinstance(read.obj, VirtualMachineInstance):
+        found = check(read.obj)
+    elif isinstance(read.obj, VirtualMachineInstanceMigration):
+        found = check_migration(read.obj)
+    known = findings.violations()
+    unread = {violation.field for violation in known} | findings.probable
+    around = {parent for v in known if v.type != UNKNOWN for parent in ancestors(v.field)}
+    for violation in with_positions(found, read.positions):
+        field = violation.field
+        if field not in around and not unread.intersection((field, *ancestors(field))):
+            findings.take(violation)
 
 
 def _loaded(obj: AnyObject | VirtualMachine, positions: Positions, source: str) -> LoadedObject:

@@ -47,6 +47,17 @@ class FieldPath(msgspec.Struct, frozen=True, gc=False):
         return parts
 
 
+def ancestors(field: str) -> list[str]:
+    """The paths above ``field``, the outermost first: ``a.b[c.d].e`` has ``a``, ``a.b`` and ``a.b[c.d]``."""
+    above = []
+    depth = 0
+    for index, character in enumerate(field):
+        if depth == 0 and index and character in ".[":
+            above.append(field[:index])
+        depth += (character == "[") - (character == "]")
+    return above
+
+
 def _one_line(name: str) -> str:
     """A key as it can be shown: paths go to terminals and logs."""
     name = name[:_LONGEST_SEGMENT]

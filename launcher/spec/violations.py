@@ -121,6 +121,8 @@ class _List:
                 content = self._read(item, here, findings)
                 if content is not ABSENT:
                     result.append(content)
+                else:
+                    findings.shifted = True
         return result
 
 

@@ -41,7 +41,12 @@ spec:
         disk: {speed: fast}
     memory: {guest: lots}
 """
-WRONG_FIELDS = {"spec.domain.cpus", "spec.domain.devices.disks[0].disk.speed", "spec.domain.memory.guest"}
+WRONG_FIELDS = {
+    "spec.domain.cpus",
+    "spec.domain.devices.disks[0].disk.speed",
+    "spec.domain.devices.disks[0].name",
+    "spec.domain.memory.guest",
+}
 
 
 async def failure_of(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> tuple[grpc.StatusCode, Status]:

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An object that does not fit its schema is judged by the rules as well, as far as it can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.errors import InvalidSpec
+from launcher.spec.load import load_manifests
+from launcher.spec.path import ancestors
+
+MANIFEST = """
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: web}
+spec:
+  terminationGracePeriodSeconds: -1
+  domain:
+    memory: {guest: 64Mi}
+    devices:
+      disks:
+      - {name: a, disk: {bus: virtio}, cache: fast}
+      - {name: a, disk: {bus: virtio}}
+  volumes: [{name: a, emptyDisk: {capacity: 1Gi}}]
+"""
+RULES = {
+    "spec.terminationGracePeriodSeconds",
+    "spec.domain.devices.disks[0].cache",
+    "spec.domain.devices.disks[1].name",
+}
+
+
+def fields(text: str) -> set[str]:
+    with pytest.raises(InvalidSpec) as caught:
+        load_manifests(text, judge=True)
+    assert all(violation.line for violation in caught.value.violations)
+    return {violation.field for violation in caught.value.violations}
+
+
+def test_a_manifest_that_fits_is_left_to_its_caller() -> None:
+    assert len(load_manifests(MANIFEST)) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("memory: {guest", "memori: {}\n    memory: {guest", "spec.domain.memori"),
+        ("guest: 64Mi", "guest: 64Mu", "spec.domain.memory.guest"),
+        ("name: web", "name: web, labels: 5", "metadata.labels"),
+        ("spec:\n", "spec:\n  dnsPolicy: Never\n", "spec.dnsPolicy"),
+    ],
+)
+def test_one_wrong_field_hides_no_other_mistake(old: str, new: str, wrong: str) -> None:
+    assert fields(MANIFEST.replace(old, new, 1)) == {wrong, *RULES}
+
+
+def test_what_could_not_be_read_is_not_missed_by_the_rules() -> None:
+    """Without its memory the guest has none, but the user did write some."""
+    found = fields(MANIFEST.replace("memory: {guest: 64Mi}", "memory: 64Mi"))
+    assert found == {"spec.domain.memory", *RULES}
+    assert fields(MANIFEST.replace("memory: {guest", "memori: {guest")) == {"spec.domain.memori", *RULES}
+
+
+def test_places_in_a_list_that_lost_an_item_are_not_judged() -> None:
+    assert fields(MANIFEST.replace("disks:\n", "disks:\n      - 5\n")) == {"spec.domain.devices.disks[0]"}
+
+
+def test_findings_of_a_virtual_machine_stand_in_its_template() -> None:
+    text = """
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      terminationGracePeriodSeconds: -1
+      domain: {memori: {}, memory: {guest: 64Mi}, devices: {}}
+"""
+    assert fields(text) == {
+        "spec.template.spec.terminationGracePeriodSeconds",
+        "spec.template.spec.domain.memori",
+    }
+
+
+def test_ancestors() -> None:
+    assert ancestors("a.b[c.d].e") == ["a", "a.b", "a.b[c.d]"]
+    assert ancestors("a") == []
