@@ -186,7 +186,7 @@ class Instances:
     def _start(self, record: InstanceRecord) -> Machine:
         machine = Machine(self._services, record)
         self._machines[record.key] = machine
-        self._supervisor.keep(lambda: self._drive(machine), name=f"instance {record.key}")
+        self._supervisor.keep(lambda: self._drive(machine), name=f"instance {record.key}", died=machine.died)
         return machine
 
     async def _drive(self, machine: Machine) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from launcher.agent import hotplug, lifecycle
+from launcher.agent import hotplug, lifecycle, nics
 from launcher.agent import reconcile as do
 from launcher.agent.hotplug import Hardware
 from launcher.agent.plugging import Plugging
@@ -62,7 +62,7 @@ class Machine:
         self._record = record
         self._observed: DomainRecord | None = None
         self._live: DomainView | None = None
-        self._plugging = Plugging(services.hypervisor, services.clock)
+        self._plugging = Plugging(services.hypervisor, services.resources, services.clock)
         self._notice = record.notice
         self._known = False
         self._faults: tuple[str, ...] = ()
@@ -174,6 +174,10 @@ class Machine:
             self._changed.notify_all()
         self.wake()
 
+    async def died(self, error: Exception) -> None:
+        """A bug ended ``run``; it will be run again. Until then the instance says so."""
+        await self._note(sync_error=f"bug in launcher: {type(error).__name__}: {error}")
+
     async def run(self) -> None:
         """Look, decide, act, until the instance is forgotten."""
         while not self.gone:
@@ -256,6 +260,11 @@ class Machine:
                 await hypervisor.resume(uuid)
             case hotplug.PlugVCPUs() | hotplug.PlugMemory():
                 await self._plugging.perform(uuid, action)
+            case nics.PlugInterface() | nics.UnplugInterface() | nics.SetLink():
+                await self._plugging.perform(uuid, action)
+            case nics.DropNetwork(steps=steps):
+                if await self._plugging.perform(uuid, action):
+                    await self.update(lambda record: nics.without_steps(record, steps), wake=False)
             case do.Shutdown():
                 await self._shutdown(uuid)
             case do.Destroy():

@@ -23,9 +23,9 @@ from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
-from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase, Transition
 from launcher.migration.compose import make_policy
-from launcher.migration.progress import MigrationProgress
+from launcher.migration.progress import MigrationProgress, MigrationReport
 from launcher.migration.source import SourceMigration, reopened
 from launcher.spec.codec import dec_hook, enc_hook
 
@@ -106,7 +106,11 @@ class OutgoingRuns:
 
     def run(self, entry: OutgoingEntry) -> None:
         """Carry the entry on in a task of its own."""
-        self._supervisor.keep(lambda: self._run(entry.key), name=f"migration {entry.key}")
+        self._supervisor.keep(
+            lambda: self._run(entry.key),
+            name=f"migration {entry.key}",
+            died=lambda error: self._died(entry.key, error),
+        )
 
     async def cancel(self, key: str) -> None:
         """Ask a migration to stop."""
@@ -168,6 +172,23 @@ class OutgoingRuns:
         """Close the connections to peers."""
         for peer in self._peers.values():
             await peer.close()
+
+    async def _died(self, key: str, error: Exception) -> None:
+        """A bug ended the task. Before a job runs the migration fails with it; a running job is watched."""
+        entry = self._entries.get(key)
+        if entry is None or entry.attempt.phase.final or entry.attempt.phase is Phase.RUNNING:
+            return
+        reason = f"bug in launcher: {type(error).__name__}: {error}"
+        failed = Transition(phase=Phase.FAILED, at=self._services.clock.now())
+        attempt = msgspec.structs.replace(
+            entry.attempt,
+            phase=Phase.FAILED,
+            cause=Cause.SOURCE_UNABLE,
+            reason=reason,
+            transitions=(*entry.attempt.transitions, failed),
+            report=MigrationReport(succeeded=False, reason=reason),
+        )
+        await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
     async def _run(self, key: str) -> None:
         entry = self._entries[key]

@@ -31,9 +31,15 @@ class Supervisor:
 
         return self._own(once(), name)
 
-    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> asyncio.Task[None]:
-        """Run ``work``; if it dies of a bug, run it again after 1 s, 2 s … at most 60 s."""
-        return self._own(_again(work, name), name)
+    def keep(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        name: str,
+        died: Callable[[Exception], Coroutine[Any, Any, None]] | None = None,
+    ) -> asyncio.Task[None]:
+        """Run ``work``; if it dies of a bug, tell ``died`` and run it again after 1 s, 2 s … at most 60 s."""
+        return self._own(_again(work, name, died), name)
 
     async def stop(self) -> None:
         """Cancel every task and wait for them."""
@@ -50,17 +56,23 @@ class Supervisor:
         return task
 
 
-async def _guard(work: Coroutine[Any, Any, None], name: str) -> bool:
+async def _guard(work: Coroutine[Any, Any, None], name: str) -> Exception | None:
     try:
         await work
-    except Exception:
+    except Exception as error:
         log.exception("a task of the agent died", task=name)
-        return False
-    return True
+        return error
+    return None
 
 
-async def _again(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+async def _again(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    name: str,
+    died: Callable[[Exception], Coroutine[Any, Any, None]] | None,
+) -> None:
     delay_s = RESTART_MIN_S
-    while not await _guard(work(), name):
+    while (error := await _guard(work(), name)) is not None:
+        if died is not None:
+            await _guard(died(error), name)
         await asyncio.sleep(delay_s)
         delay_s = min(delay_s * 2, RESTART_MAX_S)
