@@ -113,7 +113,9 @@ def documents(items: Sequence[Object], form: str, *, single: bool) -> str:
     if form == "name":
         return "\n".join(f"{resource(item)}/{name(item)}" for item in items)
     value = items[0] if single else {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
-    return to_yaml(value) if form == "yaml" else json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
+    return (
+        to_yaml(value) if form == "yaml" else json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
+    )
 
 
 def resource(item: Object) -> str:
