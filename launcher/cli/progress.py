@@ -58,6 +58,8 @@ def report_lines(report: MigrationReport) -> list[str]:
         ("Iterations", "iterations", str),
         ("Transferred", "transferred_bytes", human_bytes),
         ("Guest memory", "memory_total_bytes", human_bytes),
+        ("Disks copied", "disk_bytes", human_bytes),
+        ("Disk copy", "disk_ms", human_ms),
         ("Mean rate", "mean_bytes_per_second", lambda rate: f"{human_bytes(rate)}/s"),
     )
     rows += [
@@ -96,6 +98,8 @@ def _numbers(progress: MigrationProgress) -> str:
         f"dirty {human_bytes(progress.dirty_rate_bytes_per_second)}/s",
         f"max downtime {human_ms(progress.max_downtime_ms)}",
     ]
+    if progress.disk_total_bytes:
+        parts.insert(1, f"disks {human_bytes(progress.disk_remaining_bytes)} left")
     if progress.HasField("eta_seconds"):
         parts.append(f"ETA {human_ms(progress.eta_seconds * 1000)}")
     return "  ".join(parts)

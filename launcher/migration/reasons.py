@@ -28,8 +28,12 @@ def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
             if resolved.source is SourceSide.PAUSED and resolved.source_reason != "user":
                 notes.append(f"the guest is paused on the source ({resolved.source_reason})")
             return cause, "; ".join(filter(None, notes))
+        case Verdict.GUEST_ENDED if resolved.source is SourceSide.POST_COPY:
+            return Cause.GUEST_ENDED, "the guest ended on the target, before all of its memory was there"
         case Verdict.GUEST_ENDED:
             return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
+        case Verdict.POST_COPY_BROKEN if resolved.source is not SourceSide.POST_COPY:
+            return Cause.POST_COPY_FAILED, f"the source's half of the guest is gone: {reason}"
         case Verdict.POST_COPY_BROKEN:
             return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
         case Verdict.WAIT if resolved.source is SourceSide.POST_COPY:
