@@ -18,6 +18,14 @@ from launcher.agent.hotplug import (
     requested_memory,
     vcpus_step,
 )
+from launcher.agent.nics import (
+    DropNetwork,
+    InterfaceStep,
+    PlugInterface,
+    SetLink,
+    UnplugInterface,
+    interfaces_step,
+)
 from launcher.agent.records import FINAL, InstanceRecord
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord, DomainState
@@ -87,6 +95,11 @@ def _changing(record: InstanceRecord, live: DomainView, hardware: Hardware) -> I
     if vcpus_step(record, live) is not None:
         what = f"{live.vcpus} of {record.plan.vcpus.current} vCPUs are plugged"
         yield _change("HotVCPUChange", "VCPUHotplugFailed", what, hardware.vcpus)
+    change = interfaces_step(record, live)
+    if change is not None:
+        yield _change(
+            "HotInterfaceChange", "InterfaceChangeFailed", _of_interfaces(change), hardware.interfaces
+        )
     memory, requested = guest_memory(record.defaulted), requested_memory(live)
     current = current_memory(live)
     if memory_step(record, live) is not None:
@@ -95,6 +108,18 @@ def _changing(record: InstanceRecord, live: DomainView, hardware: Hardware) -> I
     elif current != requested:
         what = f"the guest has {human_bytes(current)} of {human_bytes(requested)}: it takes or gives them"
         yield _change("HotMemoryChange", "", what, Attempts())
+
+
+def _of_interfaces(step: InterfaceStep) -> str:
+    match step:
+        case PlugInterface(nic=nic):
+            return f"interface {nic.name} is being plugged"
+        case UnplugInterface(name=name):
+            return f"the guest is asked for interface {name}"
+        case SetLink(nic=nic):
+            return f"the link of {nic.name} is being set {'down' if nic.link_down else 'up'}"
+        case DropNetwork():
+            return "what unplugged interfaces had is being removed"
 
 
 def _change(kind: str, failed: str, what: str, attempts: Attempts) -> Condition:

@@ -69,11 +69,13 @@ class Hardware:
     live: DomainView | None = None
     vcpus: Attempts = Attempts()
     memory: Attempts = Attempts()
+    interfaces: Attempts = Attempts()
 
 
 def can_change(record: InstanceRecord) -> bool:
-    """Whether the domain has room for more vCPUs or memory, so that its live XML is worth a look."""
-    return record.plan.vcpus.hotplug or record.plan.memory.maximum is not None
+    """Whether what the domain has may come to differ from the plan, so that its live XML is worth a look."""
+    plan = record.plan
+    return plan.vcpus.hotplug or plan.memory.maximum is not None or bool(plan.devices.interfaces)
 
 
 def vcpus_step(record: InstanceRecord, live: DomainView) -> PlugVCPUs | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from launcher.agent import lifecycle
 from launcher.agent.hotplug import Hardware, PlugMemory, PlugVCPUs, memory_step, vcpus_step
+from launcher.agent.nics import InterfaceStep, interfaces_step
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase
 from launcher.hypervisor.port import DomainRecord, DomainState
 
@@ -90,6 +91,7 @@ Action = (
     | Resume
     | PlugVCPUs
     | PlugMemory
+    | InterfaceStep
     | Shutdown
     | Destroy
     | Undefine
@@ -149,13 +151,14 @@ def reconcile(
 
 
 def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
-    """Bring vCPUs and memory to what is asked for; what fails again and again is left, and reported."""
+    """Bring the hardware to what is asked for; what fails again and again is left, and reported."""
     if hardware.live is None:
         return Decision()
     waits = []
     for step, attempts in (
         (vcpus_step(record, hardware.live), hardware.vcpus),
         (memory_step(record, hardware.live), hardware.memory),
+        (interfaces_step(record, hardware.live), hardware.interfaces),
     ):
         if step is None or attempts.exhausted:
             continue

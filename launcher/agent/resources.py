@@ -90,6 +90,17 @@ class Resources:
         devices = with_observations(plan.devices, seen)
         return msgspec.structs.replace(plan, devices=devices, steps=tuple(made))
 
+    async def extend(self, steps: tuple[AnyStep, ...]) -> None:
+        """Make steps of networks for an instance that runs already."""
+        for step in steps:
+            await self._store.journal_add(step)
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                await self._network.make(step)
+
+    async def drop(self, steps: tuple[AnyStep, ...]) -> None:
+        """Undo some steps of an instance that goes on."""
+        await self._undo(steps)
+
     async def release(self, owner: str) -> None:
         """Undo everything that ``owner`` has in the journal."""
         await self._undo(await self._store.journal_of(owner))

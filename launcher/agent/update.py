@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A changed manifest for an instance that runs: what may change, and the record after it. Pure.
 
-Two things may: the number of sockets and the guest's memory, within the room the domain was started with.
-What is asked for goes into the record; ``hotplug`` says how the domain gets there.
+Three things may: the number of sockets and the guest's memory, within the room the domain was started with,
+and its interfaces, see ``update_interfaces``. What is asked for goes into the record; ``hotplug`` and
+``nics`` say how the domain gets there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from launcher.agent.changes import differences, meet
 from launcher.agent.draft import Site
 from launcher.agent.ledger import Ledger, holding
 from launcher.agent.records import InstanceRecord
+from launcher.agent.update_interfaces import (
+    interface_violations,
+    judged,
+    with_interfaces,
+    with_planned_interfaces,
+)
 from launcher.errors import Conflict, Exhausted, InvalidSpec, Violation, WrongPhase
 from launcher.plan.context import Topology, guest_memory, vcpu_topology
 from launcher.plan.facts import NumaCell
@@ -69,19 +76,24 @@ def updated(
     _require_same(record, asked)
     full = _completed(record, asked, site)
     old, wanted = record.defaulted, _wanted(full)
-    after = _changed(record, old, wanted)
+    interfaces, networks = full.spec.domain.devices.interfaces, full.spec.networks
+    after = with_interfaces(_changed(record, old, wanted), interfaces, networks)
     found = [*_forbidden(record, asked, full, after), *_sockets(record, wanted, lowest_sockets)]
     found += _memory(record, wanted)
+    found += interface_violations(old, full)
     if found:
         raise InvalidSpec(found)
     if after == old:
         return record
     _require_settled(record)
     manifest = _changed(record, record.manifest, wanted)
+    if interfaces != old.spec.domain.devices.interfaces or networks != old.spec.networks:
+        manifest = with_interfaces(manifest, asked.spec.domain.devices.interfaces, asked.spec.networks)
     violations = check(manifest, settings=site.defaults)
     if violations:
         raise InvalidSpec(violations)
-    return _planned(replace(record, manifest=manifest, defaulted=after), record, site)
+    planned = _planned(replace(record, manifest=manifest, defaulted=after), record, site)
+    return with_planned_interfaces(planned, record, site)
 
 
 def _wanted(full: VirtualMachineInstance) -> Wanted:
@@ -134,7 +146,7 @@ def _forbidden(
     follow = _resources_of(after)
     for place, value in differences(record.defaulted.spec, full.spec, ROOT / "spec"):
         path = str(place)
-        if path in (SOCKETS, GUEST) or not any(meet(path, other) for other in written):
+        if path in (SOCKETS, GUEST) or judged(path) or not any(meet(path, other) for other in written):
             continue
         if path.startswith(_RESOURCES) and value == follow.get(path):
             continue  # requests and limits that go along

@@ -18,6 +18,7 @@ import libvirt
 from launcher.hypervisor import stats, translate
 from launcher.hypervisor.port import (
     AgentLifecycleEvent,
+    DeviceRemovedEvent,
     Event,
     IoErrorEvent,
     JobCompletedEvent,
@@ -111,6 +112,9 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
     def watchdog(_conn: Any, domain: Any, action: int, _opaque: Any) -> None:
         emit(WatchdogEvent(domain.UUIDString(), translate.named(translate.WATCHDOG_ACTIONS, action)))
 
+    def device_removed(_conn: Any, domain: Any, alias: str, _opaque: Any) -> None:
+        emit(DeviceRemovedEvent(domain.UUIDString(), alias))
+
     return (
         (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
         (libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, iteration),
@@ -119,6 +123,7 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
         (libvirt.VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON, io_error),
         (libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, memory_device),
         (libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, watchdog),
+        (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, device_removed),
     )
 
 

@@ -141,6 +141,14 @@ class WatchdogEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceRemovedEvent:
+    """The guest gave a device back; ``alias`` is libvirt's, with the prefix of those we chose."""
+
+    uuid: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionEvent:
     """The connection to libvirt came up (again) or went down. After ``up`` everything must be read anew."""
 
@@ -156,6 +164,7 @@ Event = (
     | IoErrorEvent
     | MemoryDeviceEvent
     | WatchdogEvent
+    | DeviceRemovedEvent
     | ConnectionEvent
 )
 

@@ -30,16 +30,6 @@ UPLINK_PREFIX = "lu"
 class NetworkExecutor:
     """Links of the namespace the agent runs in, namespaces of instances, and what serves in them."""
 
-    kinds = (
-        CreateTap,
-        CreateNetworkNamespace,
-        CreateVeth,
-        FilterTap,
-        TranslateAddresses,
-        SharePool,
-        ServeAddresses,
-    )
-
     def __init__(self) -> None:
         self._pool = asyncio.Lock()
         self._servers = Supervision(dnsmasq.serve)

@@ -35,6 +35,20 @@ GATEWAY_MAC = "02:00:00:00:00:00"
 INSIDE, OUTSIDE = "guest", "uplink"
 """Names of the links in an instance's namespace."""
 HOSTNAME_LENGTH = 63
+NETWORK_STEPS = (
+    CreateTap,
+    CreateNetworkNamespace,
+    CreateVeth,
+    FilterTap,
+    TranslateAddresses,
+    SharePool,
+    ServeAddresses,
+)
+
+
+def network_of(step: AnyStep) -> str | None:
+    """The interface that ``step`` is for; None: for none."""
+    return step.network if isinstance(step, NETWORK_STEPS) else None
 
 
 def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnyStep]:

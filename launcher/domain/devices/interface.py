@@ -40,6 +40,11 @@ def interface_element(nic: InterfacePlan) -> Element:
     )
 
 
+def interface_name(name: str, mac: str) -> Element:
+    """As much of an interface on a tap as libvirt needs to find it."""
+    return E("interface", E("mac", address=mac), alias(name), type="ethernet")
+
+
 def _type(passt: Passt | None) -> str:
     if passt is None:
         return "ethernet"
