@@ -73,7 +73,7 @@ def draft(
         defaulted, companions, uid=uid, facts=site.facts, ledger=ledger, pools=site.plan.network.pools
     )
     plan = make_plan(booted, site.facts, allocations, site.plan)
-    require_runnable(plan.devices)
+    require_runnable(plan.devices, site.facts)
     ledger.require(
         Holding(
             key=f"{plan.identity.namespace}/{plan.identity.name}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from launcher.errors import HostUnsupported
 from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.devices.versions import PASST
+from launcher.plan.facts import NodeFacts
 
 _WHAT = {
     "claim": "a place of the claim",
@@ -17,8 +19,8 @@ _WHAT = {
 _HINTS = {"network": "name its bridge in the agent's configuration (networks, or network.bridge)"}
 
 
-def require_runnable(devices: DevicesPlan) -> None:
-    """Refuse a plan with parts that nobody provides.
+def require_runnable(devices: DevicesPlan, facts: NodeFacts | None = None) -> None:
+    """Refuse a plan with parts that nobody provides, or that libvirt of the node ``facts`` cannot run.
 
     Raises:
         HostUnsupported: a claim, host device or binding has no place here, or a share no directory.
@@ -28,6 +30,10 @@ def require_runnable(devices: DevicesPlan) -> None:
             f"{_WHAT[missing.kind]} {missing.name!r}",
             f"{missing.field} needs it",
             hint=_HINTS.get(missing.kind, "hand in where it is when creating the instance"),
+        )
+    if facts is not None and facts.libvirt_version < PASST and any(nic.passt for nic in devices.interfaces):
+        raise HostUnsupported(
+            "passt", "libvirt before 9.1 refuses it", hint="use masquerade, or a newer libvirt"
         )
     for filesystem in devices.filesystems:
         if filesystem.directory is None:

@@ -152,8 +152,12 @@ def leftovers(node: Node) -> list[str]:
     """What an agent left on its node: instance folders, sockets, taps, domains."""
     state = node.layout.outside("/var/lib/launcher")
     run = node.layout.outside("/run/launcher")
-    found = [str(path) for path in (*_entries(state / "instances"), *_entries(run / "i"))]
-    found += [line for line in node.run("ip", "-br", "link").splitlines() if line.startswith("lt")]
+    found = [
+        str(path) for path in (*_entries(state / "instances"), *_entries(run / "i"), *_entries(run / "n"))
+    ]
+    found += [
+        line for line in node.run("ip", "-br", "link").splitlines() if line.startswith(("lt", "lw", "lu"))
+    ]
     found += node.run("virsh", "list", "--all", "--name").split()
     return found
 

@@ -9,6 +9,8 @@ from launcher.plan.facts import version
 PVPANIC = version(9, 1)
 # blockio@discard_granularity; the schema of 9.0 refuses it.
 DISCARD_GRANULARITY = version(9, 6)
+# <backend type='passt'/>; the schema of 9.0 has it, and 9.0 refuses it all the same.
+PASST = version(9, 1)
 # passt behind a vhost-user interface instead of a user one.
 PASST_VHOST_USER = version(11, 1)
 # reservations@migration; in the schema of 12.8, not in that of 9.0.

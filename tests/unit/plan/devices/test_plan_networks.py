@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from device_contexts import UID, context
 
+from launcher.errors import HostUnsupported
 from launcher.plan.devices import plan_devices
 from launcher.plan.devices.interface import plan_interfaces, unbound_networks
 from launcher.plan.devices.model import Unbound
+from launcher.plan.facts import NodeFacts, version
 from launcher.plan.networks import network_steps
+from launcher.plan.runnable import require_runnable
 from launcher.plan.settings import BridgedNetwork, NetworkSettings, PlanSettings
 from launcher.plan.steps import (
     AnyStep,
@@ -222,3 +225,10 @@ def test_the_guest_is_told_the_mtu_of_its_network() -> None:
 def test_the_journal_reads_back_every_step() -> None:
     for step in steps("{name: n, masquerade: {}, ports: [{port: 1}]}"):
         assert decode(encode(step)) == step
+
+
+def test_passt_is_written_down_and_run_only_by_a_libvirt_that_takes_it() -> None:
+    devices = plan_devices(context("domain: {devices: {interfaces: [{name: n, passtBinding: {}}]}}"))
+    require_runnable(devices, NodeFacts(libvirt_version=version(9, 1)))
+    with pytest.raises(HostUnsupported, match="passt"):
+        require_runnable(devices, NodeFacts(libvirt_version=version(9, 0)))
