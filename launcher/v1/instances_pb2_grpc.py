@@ -125,8 +125,9 @@ class InstanceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateInstance(self, request, context):
-        """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
-        that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+        """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
+        bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
+        conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,8 +45,9 @@ class InstanceServiceStub:
     WatchInstances: _grpc.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
     UpdateInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]
-    """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
-    that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+    """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
+    bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
+    conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
     """
     DeleteInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
@@ -73,8 +74,9 @@ class InstanceServiceAsyncStub(InstanceServiceStub):
     WatchInstances: _aio.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]  # type: ignore[assignment]
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
     UpdateInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]  # type: ignore[assignment]
-    """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
-    that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+    """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
+    bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
+    conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
     """
     DeleteInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]  # type: ignore[assignment]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
@@ -128,8 +130,9 @@ class InstanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.UpdateInstanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_instances_pb2.UpdateInstanceResponse, _abc.Awaitable[_instances_pb2.UpdateInstanceResponse]]:
-        """Change a running instance: spec.domain.cpu.sockets and spec.domain.memory.guest, and nothing else. Returns when
-        that is recorded; the conditions HotVCPUChange and HotMemoryChange hold until it is done.
+        """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
+        bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
+        conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
         """
 
     @_abc_1.abstractmethod
