@@ -25,6 +25,7 @@ from launcher.domain.read import DomainView, read_domain
 from launcher.domain.retarget import Destination, retarget
 from launcher.errors import Bug, HypervisorUnavailable, LauncherError, MigrationRefused
 from launcher.host.config import Config
+from launcher.host.run import run
 from launcher.hypervisor.port import DomainRecord
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
@@ -104,6 +105,12 @@ class IncomingHooks:
         machine = self._machine(record)
         if machine is not None:
             await machine.forget()
+
+    async def cut(self, record: IncomingRecord) -> None:
+        """See ``TargetHooks``."""
+        await run(
+            ["ss", "--kill", "--tcp", "state", "connected", f"( sport = :{record.port} )"], timeout_s=10
+        )
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """See ``TargetHooks``."""

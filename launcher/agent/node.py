@@ -239,6 +239,10 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.incoming.finish(attempt, succeeded=succeeded, reason=reason)
 
+    async def interrupt_migration(self, attempt: str) -> TargetState:
+        """See ``AgentPort``."""
+        return await self._migrations.incoming.interrupt(attempt)
+
     async def migration_state(self, attempt: str) -> TargetState:
         """See ``AgentPort``."""
         return await self._migrations.incoming.state(attempt)

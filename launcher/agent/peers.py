@@ -90,6 +90,14 @@ class GrpcPeer:
         )
         return _state(reply.state)
 
+    async def interrupt(self, attempt: str, *, timeout_s: float = FINISH_TIMEOUT_S) -> TargetState:
+        """Have the connections of a dead post-copy stream ended."""
+        message = pb.InterruptPostCopyRequest(attempt=attempt)
+        reply = await self._answer(
+            self._stub().InterruptPostCopy(message, timeout=timeout_s, metadata=METADATA)
+        )
+        return _state(reply.state)
+
     async def close(self) -> None:
         """Close the channel; calls under way end as cancelled."""
         for channel in (self._channel, *self._retired):

@@ -41,6 +41,14 @@ class Peer(PeerServiceServicer):
         )
         return pb.FinishMigrationResponse(state=convert.target_state(state))
 
+    async def InterruptPostCopy(
+        self, request: pb.InterruptPostCopyRequest, context: Context
+    ) -> pb.InterruptPostCopyResponse:
+        """Cut a stream that is dead."""
+        _require_peer(context)
+        state = await self._agent.interrupt_migration(convert.attempt(request.attempt))
+        return pb.InterruptPostCopyResponse(state=convert.target_state(state))
+
     async def GetMigrationState(
         self, request: pb.GetMigrationStateRequest, context: Context
     ) -> pb.GetMigrationStateResponse:

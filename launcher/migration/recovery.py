@@ -8,14 +8,18 @@ run the guest since. Each try begins with a look at both sides, so that it may b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
+from launcher.errors import LauncherError
 from launcher.migration.clock import Clock
+from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
 from launcher.migration.flags import resume_params
 from launcher.migration.ledger import Ledger
 from launcher.migration.monitor import Ending, Monitor
 from launcher.migration.ownership import SourceSide, TargetSide, Verdict
+from launcher.migration.peer import Peer
 from launcher.migration.resolve import Resolved, Resolver
 
 LIMIT_S = 3600.0
@@ -28,6 +32,8 @@ LAST_PAUSE_S = 30.0
 FLOWING_PAUSE_S = 2.0
 NEVER_RAN_S = 60.0
 """A target that waits for the guest's state for so long will not get it over a new connection, either."""
+STUCK_S = 3.0
+CUT_DEADLINE_S = 15.0
 CRASHES = 2
 """A target's libvirtd that ended so often on being asked to resume (11.3 does, always) is not asked again."""
 # What libvirt says when QEMU has no need of it, and when the other daemon ends in the middle of a call.
@@ -51,6 +57,7 @@ class Recovery:
         ledger: Ledger,
         monitor: Monitor,
         resolver: Resolver,
+        peer: Peer,
         clock: Clock,
         tell: Callable[[str], None],
     ) -> None:
@@ -58,6 +65,8 @@ class Recovery:
         self._ledger = ledger
         self._monitor = monitor
         self._resolver = resolver
+        self._peer = peer
+        self._stuck: tuple[int | None, float] | None = None
         self._clock = clock
         self._tell = tell
 
@@ -86,6 +95,7 @@ class Recovery:
                     resolved = await self._resolver.resolve(suspended=False, reason="")
                     return ending, resolved
                 crashes += _DAEMON_ENDED in ending.error
+                await self._unstick(ending.error)
                 await self._ledger.change(interrupted=ending.error or why)
             if resolved.target is not TargetSide.INCOMING:
                 waits_since = None
@@ -114,6 +124,37 @@ class Recovery:
         finally:
             if not call.done():
                 call.cancel()
+
+    async def _unstick(self, error: str) -> None:
+        """QEMU takes the stream for alive on one side, and nothing flows: end it there, too.
+
+        A side that only waits never finds out by itself that its connection is dead.
+        """
+        if _STILL_RUNS not in error:
+            self._stuck = None
+            return
+        sent, now = await self._sent(), self._clock.monotonic()
+        if self._stuck is None or self._stuck[0] != sent:
+            self._stuck = (sent, now)
+        elif now - self._stuck[1] >= STUCK_S:
+            self._stuck = None
+            self._ledger.step_taken("cut the stream", f"nothing was sent for {STUCK_S:.0f} s: {error}")
+            record = self._ledger.record
+            ends = (
+                lambda: self._hypervisor.pause_post_copy(record.outgoing.uuid),
+                lambda: self._peer.interrupt(record.attempt),
+            )
+            for end in ends:
+                with contextlib.suppress(LauncherError):  # One of the two knows already.
+                    async with deadline("ending a dead stream", CUT_DEADLINE_S):
+                        await end()
+
+    async def _sent(self) -> int | None:
+        with contextlib.suppress(LauncherError):
+            async with deadline("reading the migration's statistics", CUT_DEADLINE_S):
+                stats = await self._hypervisor.job_stats(self._ledger.record.outgoing.uuid)
+                return stats.data_processed
+        return None
 
     def _given_up(self, began: float, crashes: int) -> str:
         record = self._ledger.record

@@ -50,6 +50,10 @@ class TargetHooks(Protocol):
     async def release(self, record: IncomingRecord) -> None:
         """Undo ``reserve``; what is not there is fine. The domain is gone or never came."""
 
+    async def cut(self, record: IncomingRecord) -> None:
+        """End the TCP connections of the stream on this host. QEMU's monitor may hang meanwhile: its main
+        thread can be the one that waits for a page."""
+
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """The guest arrived: from now on the agent owns it like one it started."""
 

@@ -261,7 +261,13 @@ class SourceMigration:
         resolved = await resolver.resolve(suspended=record.suspended, reason=reason, limit_s=limit_s)
         if in_halves(resolved):
             recovery = Recovery(
-                self._hypervisor, self._ledger, self._monitor, resolver, self._clock, self._interrupted
+                self._hypervisor,
+                self._ledger,
+                self._monitor,
+                resolver,
+                self._peer,
+                self._clock,
+                self._interrupted,
             )
             ending, resolved = await recovery.run(reason)
             final = ending.final or await self._completed_stats() or final

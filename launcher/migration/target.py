@@ -144,6 +144,22 @@ class TargetSide:
             return TargetState(attempt=attempt, known=False)
         return _state(record, await self._domain(record.uuid))
 
+    async def interrupt(self, attempt: str) -> TargetState:
+        """End the connections of a guest that waits for memory; does nothing to any other.
+
+        Raises:
+            LauncherError: they could not be ended.
+        """
+        async with self._lock(attempt):
+            record = self._records.get(attempt)
+            if record is None:
+                return TargetState(attempt=attempt, known=False)
+            state = _state(record, await self._domain(record.uuid))
+            if target_side(state) is Side.POST_COPY and not record.adopted:
+                async with deadline("ending the connections of the stream", ACT_DEADLINE_S):
+                    await self._hooks.cut(record)
+            return state
+
     async def arrived(self, uuid: str) -> None:
         """libvirt says that a guest runs here now: adopt it without waiting for the source's word.
 

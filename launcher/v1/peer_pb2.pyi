@@ -211,6 +211,45 @@ class FinishMigrationResponse(_message.Message):
 Global___FinishMigrationResponse: _TypeAlias = FinishMigrationResponse  # noqa: Y015
 
 @_typing.final
+class InterruptPostCopyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    attempt: _builtins.str
+    def __init__(
+        self,
+        *,
+        attempt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InterruptPostCopyRequest: _TypeAlias = InterruptPostCopyRequest  # noqa: Y015
+
+@_typing.final
+class InterruptPostCopyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def state(self) -> Global___TargetState: ...
+    def __init__(
+        self,
+        *,
+        state: Global___TargetState | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InterruptPostCopyResponse: _TypeAlias = InterruptPostCopyResponse  # noqa: Y015
+
+@_typing.final
 class GetMigrationStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

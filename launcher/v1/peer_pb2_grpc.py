@@ -46,6 +46,11 @@ class PeerServiceStub:
                 request_serializer=launcher_dot_v1_dot_peer__pb2.FinishMigrationRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_peer__pb2.FinishMigrationResponse.FromString,
                 _registered_method=True)
+        self.InterruptPostCopy = channel.unary_unary(
+                '/launcher.v1.PeerService/InterruptPostCopy',
+                request_serializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.FromString,
+                _registered_method=True)
         self.GetMigrationState = channel.unary_unary(
                 '/launcher.v1.PeerService/GetMigrationState',
                 request_serializer=launcher_dot_v1_dot_peer__pb2.GetMigrationStateRequest.SerializeToString,
@@ -72,6 +77,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InterruptPostCopy(self, request, context):
+        """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMigrationState(self, request, context):
         """What the target knows of an attempt.
         """
@@ -91,6 +103,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.FinishMigration,
                     request_deserializer=launcher_dot_v1_dot_peer__pb2.FinishMigrationRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_peer__pb2.FinishMigrationResponse.SerializeToString,
+            ),
+            'InterruptPostCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.InterruptPostCopy,
+                    request_deserializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.SerializeToString,
             ),
             'GetMigrationState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMigrationState,
@@ -154,6 +171,33 @@ class PeerService:
             '/launcher.v1.PeerService/FinishMigration',
             launcher_dot_v1_dot_peer__pb2.FinishMigrationRequest.SerializeToString,
             launcher_dot_v1_dot_peer__pb2.FinishMigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InterruptPostCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.PeerService/InterruptPostCopy',
+            launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.SerializeToString,
+            launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,8 @@ class PeerServiceStub:
     """Check everything that can fail, reserve, and make volumes and links ready."""
     FinishMigration: _grpc.UnaryUnaryMultiCallable[_peer_pb2.FinishMigrationRequest, _peer_pb2.FinishMigrationResponse]
     """Adopt the domain that arrived, or release what was reserved."""
+    InterruptPostCopy: _grpc.UnaryUnaryMultiCallable[_peer_pb2.InterruptPostCopyRequest, _peer_pb2.InterruptPostCopyResponse]
+    """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
     GetMigrationState: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetMigrationStateRequest, _peer_pb2.GetMigrationStateResponse]
     """What the target knows of an attempt."""
 
@@ -56,6 +58,8 @@ class PeerServiceAsyncStub(PeerServiceStub):
     """Check everything that can fail, reserve, and make volumes and links ready."""
     FinishMigration: _aio.UnaryUnaryMultiCallable[_peer_pb2.FinishMigrationRequest, _peer_pb2.FinishMigrationResponse]  # type: ignore[assignment]
     """Adopt the domain that arrived, or release what was reserved."""
+    InterruptPostCopy: _aio.UnaryUnaryMultiCallable[_peer_pb2.InterruptPostCopyRequest, _peer_pb2.InterruptPostCopyResponse]  # type: ignore[assignment]
+    """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
     GetMigrationState: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetMigrationStateRequest, _peer_pb2.GetMigrationStateResponse]  # type: ignore[assignment]
     """What the target knows of an attempt."""
 
@@ -79,6 +83,14 @@ class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.FinishMigrationResponse, _abc.Awaitable[_peer_pb2.FinishMigrationResponse]]:
         """Adopt the domain that arrived, or release what was reserved."""
+
+    @_abc_1.abstractmethod
+    def InterruptPostCopy(
+        self,
+        request: _peer_pb2.InterruptPostCopyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.InterruptPostCopyResponse, _abc.Awaitable[_peer_pb2.InterruptPostCopyResponse]]:
+        """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
 
     @_abc_1.abstractmethod
     def GetMigrationState(

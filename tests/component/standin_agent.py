@@ -257,6 +257,9 @@ class StandInAgent:
     async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState:
         return TargetState(attempt=attempt, known=True, reason=reason, adopted=succeeded)
 
+    async def interrupt_migration(self, attempt: str) -> TargetState:
+        return await self.migration_state(attempt)
+
     async def migration_state(self, attempt: str) -> TargetState:
         return TargetState(attempt=attempt, known=False)
 

@@ -31,8 +31,9 @@ from launcher.units import MIB
 class Hooks:
     """A target whose agent has nothing to prepare."""
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, node: Node) -> None:
         self._uuid = uuid
+        self._node = node
         self.released = 0
         self.adopted: list[DomainState] = []
 
@@ -44,6 +45,11 @@ class Hooks:
 
     async def release(self, record: IncomingRecord) -> None:
         self.released += 1
+
+    async def cut(self, record: IncomingRecord) -> None:
+        await asyncio.to_thread(
+            self._node.run, "ss", "--kill", "--tcp", "state", "connected", f"( sport = :{record.port} )"
+        )
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         self.adopted.append(domain.state)
@@ -69,7 +75,7 @@ class Pair:
         self.source = source
         self.target = target
         self.uuid = uuid
-        self.hooks = Hooks(uuid)
+        self.hooks = Hooks(uuid, node)
         self.looks: list[MigrationProgress] = []
         self.journal: list[str] = []
         self._folder = folder

@@ -145,6 +145,7 @@ class Hooks:
     def __init__(self) -> None:
         self.reserved = 0
         self.released = 0
+        self.cuts = 0
         self.adopted = 0
         self.fail: LauncherError | None = None
         self.slow_s = 0.0
@@ -162,6 +163,9 @@ class Hooks:
 
     async def release(self, record: IncomingRecord) -> None:
         self.released += 1
+
+    async def cut(self, record: IncomingRecord) -> None:
+        self.cuts += 1
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         self.adopted += 1
@@ -203,6 +207,10 @@ class Wire:
     async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState:
         await self._call("finish")
         return await self._side.finish(attempt, succeeded=succeeded, reason=reason)
+
+    async def interrupt(self, attempt: str) -> TargetState:
+        await self._call("interrupt")
+        return await self._side.interrupt(attempt)
 
     async def state(self, attempt: str) -> TargetState:
         await self._call("state")

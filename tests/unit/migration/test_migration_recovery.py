@@ -128,6 +128,29 @@ def test_a_daemon_that_dies_of_the_resume_is_not_asked_for_ever() -> None:
     assert both_kept(stage)
 
 
+def test_a_side_that_does_not_know_that_its_connection_is_dead_is_told() -> None:
+    stage = broken(*["QEMU reports migration is still running"] * 6)
+    record = migrate(stage)
+    assert record.phase is Phase.SUCCEEDED
+    assert stage.hooks.cuts >= 1
+    assert "cut the stream" in [step.action for step in record.steps]
+
+
+def test_a_stream_that_flows_is_not_cut() -> None:
+    stage = broken(*["QEMU reports migration is still running"] * 6)
+
+    async def main() -> AttemptRecord:
+        async def flow(label: str) -> None:
+            if label == "source.job_stats":
+                stage.world.began = asyncio.get_running_loop().time() - 100 - 10 * len(stage.world.calls)
+
+        stage.world.hook = flow
+        return await stage.agent().run()
+
+    record = run(main())
+    assert (record.phase, stage.hooks.cuts) == (Phase.SUCCEEDED, 0)
+
+
 def test_an_operator_can_give_up() -> None:
     stage = broken(*[UNREACHABLE] * 1000)
 
