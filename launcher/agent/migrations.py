@@ -52,6 +52,9 @@ from launcher.spec.rules import check_migration
 KIND = "VirtualMachineInstanceMigration"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 SWEEP_S = 5.0
+CHANNELS = 8
+"""Parallel connections of a compressed stream (KubeVirt's number); libvirt compresses no other. Without
+compression one is enough: with several QEMU does not keep to a cap of the bandwidth."""
 
 
 class Migrations:
@@ -251,6 +254,7 @@ class Migrations:
             workload=workload,
             user_paused=record.user_paused,
             migrate_disks=copied,
+            parallel=CHANNELS if options.compression else 0,
             tls=not options.disable_tls,
         )
 
