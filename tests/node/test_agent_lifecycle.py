@@ -79,7 +79,7 @@ def test_pause_holds_the_guest_until_unpause(agent: Client, bootsector_image: Im
 
 def test_start_strategy_paused_waits_for_unpause(agent: Client, bootsector_image: Image) -> None:
     agent.instances.create(ticker(bootsector_image, extra="startStrategy: Paused"))
-    until(agent, "tick", lambda vmi: is_true(vmi, "Paused"))
+    until(agent, "tick", lambda vmi: phase(vmi) == "Running" and is_true(vmi, "Paused"))
     assert ticks(agent, "tick") == []
     agent.instances.unpause("tick", namespace="default")
     eventually("the guest ticks", lambda: ticks(agent, "tick"))

@@ -225,10 +225,19 @@ def test_a_paused_start_waits_for_its_user(agent: Client, node: Node, bootsector
     eventually("the guest ticks", lambda: ticks(agent, "waits"), timeout_s=60)
 
 
-def test_an_input_device_by_itself(agent: Client, node: Node, bootsector_image: Image) -> None:
+def test_a_virtual_machine_gets_an_input_device_by_itself(
+    agent: Client, node: Node, bootsector_image: Image
+) -> None:
     disks = {"root": {"disk": {"bus": "virtio"}}}
     devices = {"autoattachInputDevice": True}
-    name = start(agent, guest("pointer", disks=disks, image=bootsector_image, devices=devices))
+    instance = guest("pointer", disks=disks, image=bootsector_image, devices=devices)
+    machine = {
+        "apiVersion": instance["apiVersion"],
+        "kind": "VirtualMachine",
+        "metadata": instance["metadata"],
+        "spec": {"template": {"spec": instance["spec"]}},
+    }
+    name = start(agent, machine)
     assert "dev: usb-tablet" in monitor(node, name, "info qtree")
 
 

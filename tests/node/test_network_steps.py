@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -66,7 +67,16 @@ def node(node_a: Node) -> Iterator[Node]:
     before = left_on(node_a)
     assert before == []
     yield node_a
-    assert left_on(node_a) == []
+    left = left_on(node_a)
+    if left:  # a test that failed must not fail the next ones
+        drive(node_a, "release", STEPS)
+    assert left == []
+
+
+def shown(node: Node) -> str:
+    """What was made, without what the kernel still settles by itself (carriers, link-local addresses)."""
+    script = "ip -br link | cut -d' ' -f1; ip -br -4 addr; ip route; nft list ruleset"
+    return re.sub(r"(?m) (UP|DOWN|UNKNOWN|LOWERLAYERDOWN) ", " ", node.run("sh", "-c", script))
 
 
 def drive(node: Node, verb: str, steps: Sequence[AnyStep]) -> None:
@@ -104,9 +114,9 @@ def _file(node: Node, steps: Sequence[AnyStep]) -> str:
 
 def test_everything_can_be_made_and_released_twice(node: Node) -> None:
     drive(node, "make", STEPS)
-    first = node.run("sh", "-c", "ip -br addr; ip route; nft list ruleset")
+    first = shown(node)
     drive(node, "make", STEPS)
-    assert node.run("sh", "-c", "ip -br addr; ip route; nft list ruleset") == first
+    assert shown(node) == first
     drive(node, "release", STEPS)
     drive(node, "release", [step for step in STEPS if not hasattr(step, "mode")])
 

@@ -240,7 +240,8 @@ settings = StorageSettings(
     state_dir=Path({state!r}), run_dir=Path({run!r}), insecure_registries=({registry!r},)
 )
 made = asyncio.run(fetch(settings, step(settings, {image!r})))
-own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# Not ru_maxrss: that begins with what the parent had when it forked.
+own = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 print(json.dumps({{"own": own, "children": children, "digest": made.digest}}))
 """

@@ -118,7 +118,7 @@ def test_migrations_and_policies_are_explained_too() -> None:
     found = about("spec.vmiName", "VirtualMachineInstanceMigration")
     assert "launcher.agent.migrations" in found.as_text()
     policy = about("spec.allowPostCopy", "MigrationPolicy")
-    assert policy.fate.disposition == "not acted on yet"
+    assert policy.fate.disposition == "enforced"
 
 
 def test_launcherctl_prints_a_field(capsys: pytest.CaptureFixture[str]) -> None:
