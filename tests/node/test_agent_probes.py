@@ -18,10 +18,11 @@ from launcher.lab.node import Node
 pytestmark = pytest.mark.node
 
 # Enough of qemu-ga for a ping: it answers with the id of the question, or with nothing.
+# It reads on when there is nothing to read: the port ends while nobody is connected to it outside.
 GUEST_AGENT = (
-    "(exec 3<>/dev/virtio-ports/org.qemu.guest_agent.0; while read -r line <&3; do "
+    "(exec 3<>/dev/virtio-ports/org.qemu.guest_agent.0; while :; do while read -r line <&3; do "
     'id=$(echo "$line" | sed -n \'s/.*"id": *\\([0-9]*\\).*/\\1/p\'); '
-    'echo "{\\"return\\": ${id:-{\\}}}" >&3; done) & echo $! >/tmp/agent'
+    'echo "{\\"return\\": ${id:-{\\}}}" >&3; done; sleep 0.2; done) & echo $! >/tmp/agent'
 )
 
 
