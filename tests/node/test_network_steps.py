@@ -76,7 +76,8 @@ def node(node_a: Node) -> Iterator[Node]:
 def shown(node: Node) -> str:
     """What was made, without what the kernel still settles by itself (carriers, link-local addresses)."""
     script = "ip -br link | cut -d' ' -f1; ip -br -4 addr; ip route; nft list ruleset"
-    return re.sub(r"(?m) (UP|DOWN|UNKNOWN|LOWERLAYERDOWN) ", " ", node.run("sh", "-c", script))
+    told = re.sub(r" (UP|DOWN|UNKNOWN|LOWERLAYERDOWN) ", " ", node.run("sh", "-c", script))
+    return re.sub(r" +", " ", told)
 
 
 def drive(node: Node, verb: str, steps: Sequence[AnyStep]) -> None:
