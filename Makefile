@@ -29,6 +29,9 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 test: deps ## unit tests and tests on real nodes
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
+test-slow: deps ## the tests that take minutes each: for every night, not for every commit
+	$(BIN)/pytest -m slow -v
+
 bench: deps ## translations per second on one core, and what else costs time or memory
 	@$(BIN)/python tests/bench/bench.py
 
@@ -64,4 +67,4 @@ lock: ## refresh both lock files (needs uv)
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test bench fuzz docs demo lock proto proto-check
+.PHONY: help deps venv lint test test-slow bench fuzz docs demo lock proto proto-check
