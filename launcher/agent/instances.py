@@ -153,8 +153,22 @@ class Instances:
             if dry_run:
                 now = record.created
                 return show(record, None, node=self._config.node_name, now=now, before=None)
+            await self._refuse_strangers(record)
             await self.adopt(record)
             return self.shown(key)
+
+    async def _refuse_strangers(self, record: InstanceRecord) -> None:
+        """A domain of that name in no record (the database was lost) is somebody's guest: it stays."""
+        identity = record.plan.identity
+        for domain in await self._services.hypervisor.list_domains():
+            if domain.name == identity.domain_name and domain.uuid != identity.uuid:
+                raise AlreadyExists(
+                    "domain",
+                    domain.name,
+                    hint=f"libvirt has it as {domain.uuid} and this agent does not know it: its database was "
+                    f"lost, or somebody else made it. Create the instance with that domain's uid to take it "
+                    f"over, or end it (virsh destroy and undefine)",
+                )
 
     async def adopt(self, record: InstanceRecord) -> Machine:
         """Take up an instance that was accepted here or is being brought here."""

@@ -95,6 +95,31 @@ def test_a_guest_lives_through_the_death_of_its_agent(
     assert found["reason"] == "PausedByUser", "the user's wish outlives the agent"
 
 
+def test_a_lost_database_is_told_and_its_guests_can_be_taken_over(
+    nodes: tuple[Node, Node], agents: tuple[Client, Client], bootsector_image: Image
+) -> None:
+    (a, _), (agent, _) = nodes, agents
+    manifest = ticker(bootsector_image)
+    agent.instances.create(manifest)
+    uid = running(agent, "tick")["metadata"]["uid"]
+    pid = qemu_pid(a, "tick")
+    a.stop_agent(signal.SIGKILL)
+    for path in a.layout.outside("/var/lib/launcher").glob("launcher.db*"):
+        path.unlink()
+    a.start_agent()
+    eventually("the client is connected again", lambda: answers(agent))
+    assert agent.instances.list() == []
+    with pytest.raises(LauncherError, match="default_tick") as refused:
+        agent.instances.create(manifest)
+    assert refused.value.reason == "ALREADY_EXISTS"
+    assert "database was lost" in refused.value.hint
+    agent.instances.create(manifest.replace("metadata: {", f"metadata: {{uid: {uid}, "))
+    running(agent, "tick")
+    assert qemu_pid(a, "tick") == pid, "the guest goes on"
+    count = len(ticks(agent, "tick"))
+    eventually("the guest ticks on", lambda: len(ticks(agent, "tick")) > count)
+
+
 def test_sigterm_stops_the_agent_and_nothing_else(
     nodes: tuple[Node, Node], agents: tuple[Client, Client], bootsector_image: Image
 ) -> None:
