@@ -3,33 +3,36 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 from agent_world import client, leftovers
-from feature_guests import Object, Shell, guest, kernel_boot, monitor, shell
+from feature_guests import Object, Shell, monitor, shell
 from storage_images import tar, write_layout
-from storage_world import MIB, STATE, daemons, files, inside, ready, remove_all
+from storage_world import MIB, RUN, STATE, daemons, files, inside, ready, remove_all
 
 from launcher.cli.client import Client
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
-from launcher.v1.types_pb2 import ClaimBinding, Companions, KeyedData
 
 pytestmark = pytest.mark.node
 
+CTL = Path(sys.executable).parent / "launcherctl"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "volumes.yaml"
 SECRET = b"hunter2 \xff\x00"
 USER_DATA = "#cloud-config\npassword: xyzzy\n"
+VMI = [*yaml.safe_load_all(EXAMPLE.read_text())][-1]
+DISKS = [disk["name"] for disk in VMI["spec"]["domain"]["devices"]["disks"]]
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +59,12 @@ def agent(node: Node) -> Iterator[Client]:
 
 
 @pytest.fixture
-def shared(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A folder of the test's own that nodes see, at ``inside(folder)``."""
-    folder: Path = lab.shared / re.sub(r"\W", "-", request.node.name)
-    folder.mkdir()
-    yield folder
-    subprocess.run(["rm", "-r", folder], check=True)
+def folder(lab: Lab) -> Iterator[Path]:
+    """The folder that the example names; nodes see it at ``inside(folder)``."""
+    made = lab.shared / "volumes"
+    made.mkdir()
+    yield made
+    subprocess.run(["rm", "-r", made], check=True)
 
 
 @contextmanager
@@ -77,124 +80,55 @@ def loop_device(path: Path) -> Iterator[str]:
         subprocess.run(["losetup", "-d", device], check=True)
 
 
-def keyed(**data: bytes) -> KeyedData:
-    return KeyedData(data={key.replace("__", "."): value for key, value in data.items()})
-
-
-def companions(**claims: ClaimBinding) -> Companions:
-    return Companions(
-        secrets={
-            "login": keyed(userData=USER_DATA.encode(), networkData=b"version: 2\n"),
-            "token": keyed(key=SECRET),
-            "table": KeyedData(data={"slic.bin": slic()}),
-        },
-        config_maps={
-            "settings": KeyedData(data={"app.conf": b"a=1\n", "ä".encode().hex(): b"2"}),
-            "answers": KeyedData(data={"Unattend.xml": b"<unattend/>"}),
-        },
-        service_accounts={"builder": keyed(token=b"jwt")},
-        claims=[ClaimBinding(claim=name, **fields) for name, fields in _fields(claims)],
-    )
-
-
-def _fields(claims: dict[str, ClaimBinding]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, claim in claims.items():
-        yield name, {field.name: value for field, value in claim.ListFields()}
-
-
-def slic() -> bytes:
-    """A small ACPI table: signature, length, revision, checksum, names (ACPI 6.5, 5.2.6)."""
-    body = bytearray(b"SLIC" + (44).to_bytes(4, "little") + bytes([1, 0]) + b"LAUNCH" + b"TESTTABL")
-    body += bytes(12) + b"product!"
-    body[9] = -sum(body) % 256
-    return bytes(body)
-
-
-def volumes(shared: Path, image: str) -> dict[str, tuple[Object, Object]]:
-    """Disks by name: how each is attached, and what it is."""
-    virtio: Object = {"disk": {"bus": "virtio"}}
-    reader: Object = {"disk": {"bus": "virtio", "readonly": True}}
-    login, at = {"name": "login"}, inside(shared)
-    script = base64.b64encode(b"#!/bin/sh\n").decode()
-    return {
-        "nocloud": (virtio, {"cloudInitNoCloud": {"secretRef": login, "networkDataSecretRef": login}}),
-        "drive": (reader, {"cloudInitConfigDrive": {"userDataBase64": script}}),
-        "conf": (virtio, {"configMap": {"name": "settings"}}),
-        "sec": (reader, {"secret": {"secretName": "token", "volumeLabel": "mine"}}),
-        "acct": (virtio, {"serviceAccount": {"serviceAccountName": "builder"}}),
-        "down": (virtio, {"downwardAPI": {"fields": [
-            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
-            {"path": "sub/mem", "resourceFieldRef": {"resource": "requests.memory", "divisor": "1Mi"}},
-        ]}}),
-        "sys": ({"cdrom": {"bus": "scsi"}}, {"sysprep": {"configMap": {"name": "answers"}}}),
-        "image": (virtio, {"containerDisk": {"image": image}}),
-        "empty": (virtio, {"emptyDisk": {"capacity": "3Mi"}}),
-        "host": (virtio, {"hostDisk": {"path": f"{at}/host.img", "type": "Disk"}}),
-        "made": (virtio, {"hostDisk": {"path": f"{at}/made.img", "type": "DiskOrCreate", "capacity": "2Mi"}}),
-        "claim": (virtio, {"persistentVolumeClaim": {"claimName": "folder"}}),
-        "data": (virtio, {"dataVolume": {"name": "file"}}),
-        "block": (virtio, {"persistentVolumeClaim": {"claimName": "device"}}),
-        "over": (virtio, {"ephemeral": {"persistentVolumeClaim": {"claimName": "base"}}}),
-        "metrics": (virtio, {"downwardMetrics": {}}),
-    }  # fmt: skip
+def create(agent_target: str, **claims: str) -> None:
+    """Create the instance of the example, as a user does."""
+    words = [word for name, place in claims.items() for word in ("--claim", f"{name}={place}")]
+    argv = [str(CTL), "--server", agent_target, "create", "-f", str(EXAMPLE), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_one_guest_reads_every_kind_of_volume(
-    agent: Client, node: Node, shared: Path, guest_image: Image
+    agent: Client, node: Node, lab: Lab, folder: Path, guest_image: Image
 ) -> None:
-    (shared / "host.img").write_bytes(b"host".ljust(MIB, b"\0"))
-    (shared / "file.img").write_bytes(b"file".ljust(MIB, b"\0"))
-    (shared / "base.img").write_bytes(b"base".ljust(MIB, b"\0"))
-    (shared / "device.img").write_bytes(b"device".ljust(4 * MIB, b"\0"))
-    (shared / "folder").mkdir()
-    (shared / "tree").mkdir()
-    (shared / "tree" / "hello").write_text("from the node\n")
-    write_layout(shared / "image", tar(("disk/any.img", b"image".ljust(MIB, b"\0"))))
-    with loop_device(shared / "device.img") as device:
-        found = volumes(shared, f"oci:{inside(shared)}/image:latest")
-        manifest = guest(
-            "all",
-            memory="256Mi",
-            domain={
-                "firmware": {"kernelBoot": kernel_boot(guest_image), "acpi": {"slicNameRef": "slic"}},
-                "resources": {"requests": {"memory": "300Mi"}},
-            },
-            devices={
-                "disks": [
-                    {"name": name, **how, **({"serial": name} if "disk" in how else {})}
-                    for name, (how, _) in found.items()
-                ],
-                "filesystems": [{"name": "tree", "virtiofs": {}}, {"name": "settings", "virtiofs": {}}],
-            },
+    lab.install(guest_image, "guest")
+    (folder / "host.img").write_bytes(b"host".ljust(MIB, b"\0"))
+    (folder / "file.img").write_bytes(b"file".ljust(MIB, b"\0"))
+    (folder / "base.img").write_bytes(b"base".ljust(MIB, b"\0"))
+    (folder / "device.img").write_bytes(b"device".ljust(4 * MIB, b"\0"))
+    (folder / "folder").mkdir()
+    (folder / "tree").mkdir()
+    (folder / "tree" / "hello").write_text("from the node\n")
+    write_layout(folder / "image", tar(("disk/any.img", b"image".ljust(MIB, b"\0"))))
+    at, before = inside(folder), tree(node)
+    with loop_device(folder / "device.img") as device:
+        create(
+            node.agent_target,
+            folder=f"{at}/folder,capacity=5Mi",
+            file=f"{at}/file.img",
+            base=f"{at}/base.img",
+            tree=f"{at}/tree",
+            device=f"{device},block,capacity=4Mi",
         )
-        manifest["metadata"]["labels"] = {"app": "all"}
-        manifest["spec"]["volumes"] = [
-            *({"name": name, **source} for name, (_, source) in found.items()),
-            {"name": "tree", "persistentVolumeClaim": {"claimName": "tree"}},
-            {"name": "settings", "configMap": {"name": "settings"}},
-            {"name": "slic", "secret": {"secretName": "table"}},
-            {"name": "dump", "memoryDump": {"claimName": "dumps"}},
-        ]
-        beside = companions(
-            folder=ClaimBinding(path=f"{inside(shared)}/folder", capacity=5 * MIB),
-            file=ClaimBinding(path=f"{inside(shared)}/file.img"),
-            base=ClaimBinding(path=f"{inside(shared)}/base.img"),
-            device=ClaimBinding(path=device, block=True, capacity=4 * MIB),
-            tree=ClaimBinding(path=f"{inside(shared)}/tree"),
-            dumps=ClaimBinding(path=f"{inside(shared)}/tree"),
-        )
-        agent.instances.create(manifest, beside)
-        vmi = ready(agent, "all")
+        vmi = ready(agent, "volumes")
+        assert sorted(status["name"] for status in vmi["status"]["volumeStatus"]) == sorted([*DISKS, "slic"])
         assert_private(node, vmi)
-        with shell(agent, "all") as within:
+        with shell(agent, "volumes") as within:
             look_at_everything(within)
-        assert "iso" in monitor(node, "all", "info block")
+        assert "iso" in monitor(node, "volumes", "info block")
         remove_all(agent)
-    assert (shared / "folder" / "disk.img").read_bytes() == b"written".ljust(5 * MIB, b"\0")
-    assert (shared / "device.img").read_bytes()[:7] == b"written"
-    assert (shared / "base.img").read_bytes() == b"base".ljust(MIB, b"\0"), "an overlay keeps its base"
-    assert (shared / "made.img").stat().st_size == 2 * MIB
-    assert (shared / "tree" / "answer").read_text() == "from the guest\n"
+    assert tree(node) == before
+    assert (folder / "folder" / "disk.img").read_bytes() == b"written".ljust(5 * MIB, b"\0")
+    assert (folder / "device.img").read_bytes()[:7] == b"written"
+    assert (folder / "base.img").read_bytes() == b"base".ljust(MIB, b"\0"), "an overlay keeps its base"
+    assert (folder / "made.img").stat().st_size == 2 * MIB
+    assert (folder / "tree" / "answer").read_text() == "from the guest\n"
+
+
+def tree(node: Node) -> str:
+    """The agent's folders: kind, mode, owner and path of all but the database and the cache of images."""
+    look = "find {} {} -not -path '*/cache*' -not -name 'launcher.db*' -printf '%y %m %U:%G %p\\n' | sort"
+    return node.run("sh", "-c", look.format(STATE, RUN))
 
 
 def assert_private(node: Node, vmi: Object) -> None:
@@ -237,14 +171,14 @@ def look_at_everything(within: Shell) -> None:
     assert label("/dev/sr0") == "unattendCD"
     assert mounted("/dev/by-nocloud", "ls").split() == ["meta-data", "network-config", "user-data"]
     assert mounted("/dev/by-nocloud", "cat user-data network-config") == f"{USER_DATA}version: 2"
-    assert json.loads(mounted("/dev/by-nocloud", "cat meta-data"))["local-hostname"] == "all"
+    assert json.loads(mounted("/dev/by-nocloud", "cat meta-data"))["local-hostname"] == "volumes"
     drive = json.loads(mounted("/dev/by-drive", "cat openstack/latest/meta_data.json"))
-    assert drive["instance_id"] == "all.default"
+    assert drive["instance_id"] == "volumes.default"
     assert mounted("/dev/by-drive", "cat openstack/latest/user_data") == "#!/bin/sh"
     assert mounted("/dev/by-conf", "cat app.conf") == "a=1"
     assert mounted("/dev/by-sec", "hexdump -v -e '1/1 \"%02x\"' key") == SECRET.hex()
     assert mounted("/dev/by-acct", "cat token; echo; cat namespace") == "jwt\ndefault"
-    assert mounted("/dev/by-down", "cat labels; echo; cat sub/mem") == 'app="all"\n300'
+    assert mounted("/dev/by-down", "cat labels; echo; cat sub/mem") == 'app="volumes"\n300'
     assert mounted("/dev/sr0", "cat Unattend.xml") == "<unattend/>"
     heads = {name: head(name) for name in ("image", "host", "data", "block", "over", "claim")}
     assert heads == {
@@ -268,3 +202,6 @@ def look_at_everything(within: Shell) -> None:
     )
     assert within.run("cat /tmp/hello") == "from the node"
     assert within.run("mount -t virtiofs settings /m && cat /m/app.conf; umount /m") == "a=1"
+    assert within.run("mount -t virtiofs about /m && cat /m/name; umount /m") == "volumes"
+    key = within.run("mount -t virtiofs keys /m && hexdump -v -e '1/1 \"%02x\"' /m/key; umount /m")
+    assert key == SECRET.hex()

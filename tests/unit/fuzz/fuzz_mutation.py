@@ -147,7 +147,8 @@ VALUES: tuple[Any, ...] = (
 def seeds() -> tuple[Any, ...]:
     """Objects that are right: the examples and the golden manifests, smallest first."""
     paths = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("tests/golden/*/vmi.yaml")])
-    found = [item for path in paths for item in yaml.safe_load_all(path.read_text())]
+    read = (item for path in paths for item in yaml.safe_load_all(path.read_text()))
+    found = [item for item in read if item["apiVersion"] != "v1"]  # Secrets come beside a manifest
     return tuple(sorted(found, key=lambda item: len(json.dumps(item))))
 
 
