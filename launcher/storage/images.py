@@ -23,6 +23,18 @@ TOLERATED_PERCENT = 90
 """Of a file system that stays free, and of a claim's size that a smaller file system must offer: KubeVirt's
 ``minimumReservePVCBytes`` and ``lessPVCSpaceToleration``."""
 
+# How formats begin that QEMU knows and we do not take; some name other files. No raw disk begins so.
+_FOREIGN = (
+    (b"KDMV", "a VMDK image"),
+    (b"COWD", "a VMDK image"),
+    (b"# Disk DescriptorFile", "a VMDK descriptor"),
+    (b"vhdxfile", "a VHDX image"),
+    (b"conectix", "a VHD image"),
+    (b"QED\0", "a QED image"),
+    (b"WithoutFreeSpace", "a Parallels image"),
+    (b"WithouFreSpacExt", "a Parallels image"),
+)
+_VDI_OFFSET, _VDI_SIGNATURE = 64, b"\x7f\x10\xda\xbe"  # of QEMU's block/vdi.c, little-endian
 _QCOW2_MAGIC = b"QFI\xfb"
 _QCOW2_HEADER = 104
 _INCOMPATIBLE_DATA_FILE = 1 << 2  # QEMU docs/interop/qcow2: incompatible feature bit 2, external data file
@@ -62,6 +74,8 @@ async def inspect_image(volume: str, path: Path, *, max_virtual_size: int) -> Li
             qemu-img cannot read it.
     """
     found = await asyncio.to_thread(probe_format, volume, path)
+    if found == "raw":
+        await asyncio.to_thread(_refuse_foreign, volume, path)
     argv = ["qemu-img", "info", "-f", found, "--output=json", str(path)]
     try:
         done = await run(argv, timeout_s=PROBE_TIMEOUT_S, limits=PROBE_LIMITS, stdout_limit=MIB)
@@ -81,6 +95,18 @@ async def inspect_image(volume: str, path: Path, *, max_virtual_size: int) -> Li
             volume, f"the image describes a disk of {human_bytes(size)}; at most {most} are taken"
         )
     return found
+
+
+def _refuse_foreign(volume: str, path: Path) -> None:
+    """A guest could do nothing with another format as if it were raw; its author meant something else."""
+    with path.open("rb") as image:
+        header = image.read(_VDI_OFFSET + len(_VDI_SIGNATURE))
+    kind = next((name for magic, name in _FOREIGN if header.startswith(magic)), "")
+    if header[_VDI_OFFSET:] == _VDI_SIGNATURE:
+        kind = "a VDI image"
+    if kind:
+        hint = "convert it: qemu-img convert -O qcow2"
+        raise StorageError(volume, f"the file is {kind}; raw and qcow2 are accepted", hint=hint)
 
 
 async def create_image(step: CreateImage) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from agent_world import client, condition, eventually, is_true, leftovers, phase, running, until
+from agent_world import client, condition, eventually, is_true, leftovers, phase, qemu_pid, running, until
 from feature_guests import Object, guest, kernel_boot, shell
 from storage_images import tar, write_layout
 from storage_world import (
@@ -180,6 +181,45 @@ def test_a_full_file_system_is_told_and_tried_again(agent: Client, node: Node, s
         node.run("mount", "-o", "remount,size=16m", inside(folder))
         running(agent, "full")
         remove_all(agent)
+
+
+def test_what_a_guest_writes_never_makes_its_disk_another_format(
+    agent: Client, node: Node, shared: Path
+) -> None:
+    """A guest left a qcow2 header that names a file of the host, where its raw disk begins."""
+    claimed, over = shared / "claim.img", shared / "over.img"
+    for disk in (claimed, over):
+        words = ["-u", "-b", "/etc/shadow", "-F", "raw", str(disk), "1M"]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words], check=True)
+        os.truncate(disk, 2 * MIB)
+    beside = Companions(
+        claims=[
+            ClaimBinding(claim="c", path=inside(claimed), capacity=3 * MIB),
+            ClaimBinding(claim="o", path=inside(over)),
+        ]
+    )
+    manifest = one_disk("raw", {"persistentVolumeClaim": {"claimName": "c"}})
+    manifest["spec"]["domain"]["devices"]["disks"] += [
+        {"name": name, "disk": {"bus": "virtio"}} for name in ("e", "h")
+    ]
+    manifest["spec"]["volumes"] += [
+        {"name": "e", "ephemeral": {"persistentVolumeClaim": {"claimName": "o"}}},
+        {"name": "h", **host_disk(shared / "host.img")},
+    ]
+    (shared / "host.img").write_bytes(claimed.read_bytes())
+    agent.instances.create(manifest, beside)
+    running(agent, "raw")
+    seen = json.loads(node.run("virsh", "qemu-monitor-command", "default_raw", '{"execute": "query-block"}'))
+    images = {
+        device["qdev"].split("/")[-2].removeprefix("ua-"): device["inserted"]["image"]
+        for device in seen["return"]
+    }
+    assert {name: image["format"] for name, image in images.items()} == {"v": "raw", "e": "qcow2", "h": "raw"}
+    assert images["v"]["virtual-size"] == images["h"]["virtual-size"] == 2 * MIB
+    assert images["e"]["backing-image"]["format"] == "raw"
+    assert images["e"]["virtual-size"] == 2 * MIB, "of the file, not what its header says"
+    opened = node.run("sh", "-c", f"ls -l /proc/{qemu_pid(node, 'raw')}/fd")
+    assert "shadow" not in opened
 
 
 def test_an_emptied_cache_and_a_lost_image_heal(agent: Client, node: Node, shared: Path) -> None:

@@ -36,6 +36,8 @@ _CHUNK = 1 << 20
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _MAX_LISTED = 10_000
+_MAX_LAYERS = 512
+"""Each may be unpacked to the limit; Docker makes 127 at most."""
 # A frame's window may be as large as its author likes; more than this is refused by zstd itself.
 _ZSTD = ("zstd", "-dcq", "--memory=256MB")
 _ZSTD_LIMITS = Limits(address_space_bytes=GIB)
@@ -97,6 +99,8 @@ def open_image(root: Path, tag: str, *, limit: int, digest: str = "") -> Image:
     layers = tuple(_descriptor(layer, root) for layer in manifest.get("layers", []))
     if not layers:
         raise StorageError("", f"image {tag or chosen.digest} of {root} has no layers")
+    if len(layers) > _MAX_LAYERS:
+        raise StorageError("", f"the image has {len(layers)} layers; at most {_MAX_LAYERS} are taken")
     return Image(root, chosen.digest, layers, limit)
 
 
@@ -107,6 +111,7 @@ def list_files(image: Image, folder: str) -> tuple[str, ...]:
     for layer in image.layers:
         with _layer(image, layer) as found:
             for member in found:
+                _go_on(image)
                 _apply(seen, prefix, _normal(member.path), regular=member.regular)
     return tuple(sorted(name for name, regular in seen.items() if regular))
 
@@ -124,6 +129,7 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
         hidden = False
         with _layer(image, layer) as found:
             for member in found:
+                _go_on(image)
                 path = _normal(member.path)
                 if path == wanted:
                     _copy(member, wanted, destination, limit, image.stop)
@@ -132,6 +138,11 @@ def extract(image: Image, name: str, destination: Path, *, limit: int) -> None:
         if hidden:
             break
     raise StorageError("", f"the image has no file /{wanted}")
+
+
+def _go_on(image: Image) -> None:
+    if image.stop.is_set():
+        raise StorageError("", "reading the image was given up")
 
 
 def _copy(member: Member, name: str, destination: Path, limit: int, stop: threading.Event) -> None:
@@ -174,7 +185,7 @@ def _apply(seen: dict[str, bool], folder: str, path: str, *, regular: bool) -> N
 def _hides(path: str, wanted: str) -> bool:
     leaf = path.rpartition("/")[2]
     if leaf == _OPAQUE:
-        return wanted.startswith(f"{_parent(path)}/")
+        return not _parent(path) or wanted.startswith(f"{_parent(path)}/")
     if leaf.startswith(_WHITEOUT):
         gone = f"{_parent(path)}/{leaf.removeprefix(_WHITEOUT)}".lstrip("/")
         return wanted == gone or wanted.startswith(f"{gone}/")
@@ -193,23 +204,23 @@ def _parent(path: str) -> str:
 def _layer(image: Image, layer: Descriptor) -> Iterator[Iterator[Member]]:
     """The members of a layer; its digest is checked before the first of them is believed."""
     path = _verified(image.root, layer)
-    with ExitStack() as stack:
-        raw = stack.enter_context(path.open("rb"))
-        magic = raw.read(4)
-        raw.seek(0)
-        stream: Readable = raw
-        if magic[:2] == b"\x1f\x8b":
-            stream = gzip.GzipFile(fileobj=raw)
-        try:
+    try:
+        with ExitStack() as stack:
+            raw = stack.enter_context(path.open("rb"))
+            magic = raw.read(4)
+            raw.seek(0)
+            stream: Readable = raw
+            if magic[:2] == b"\x1f\x8b":
+                stream = gzip.GzipFile(fileobj=raw)
             if magic == b"\x28\xb5\x2f\xfd":
                 # Opened anew, for the program begins where the descriptor is, and ours has read ahead.
                 packed = stack.enter_context(path.open("rb", buffering=0))
                 stream = stack.enter_context(output_of(_ZSTD, packed, limits=_ZSTD_LIMITS))
             yield members(stream, limit=image.limit)
-        except (EOFError, zlib.error, gzip.BadGzipFile, CommandFailed) as error:
-            raise StorageError("", f"layer {layer.digest} cannot be read: {error}") from error
-        except StorageError as error:
-            raise StorageError("", f"layer {layer.digest}: {error.message}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, CommandFailed) as error:
+        raise StorageError("", f"layer {layer.digest} cannot be read: {error}") from error
+    except StorageError as error:
+        raise StorageError("", f"layer {layer.digest}: {error.message}") from error
 
 
 def _verified(root: Path, descriptor: Descriptor) -> Path:

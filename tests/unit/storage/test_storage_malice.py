@@ -31,8 +31,10 @@ MIB = 1 << 20
 VMI = VirtualMachineInstance(spec=VirtualMachineInstanceSpec(domain=DomainSpec(devices=Devices())))
 
 
-def layout(folder: Path, layer: bytes) -> str:
-    """A local image with one gzipped layer."""
+def layout(
+    folder: Path, layer: bytes, *, pack: Callable[[bytes], bytes] = gzip.compress, layers: int = 1
+) -> str:
+    """A local image with one packed layer, which it may name several times."""
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -41,7 +43,7 @@ def layout(folder: Path, layer: bytes) -> str:
         (blobs / digest).write_bytes(data)
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
-    manifest = {"layers": [blob(gzip.compress(layer))]}
+    manifest = {"layers": [blob(pack(layer))] * layers}
     entry = blob(json.dumps(manifest).encode())
     (folder / "index.json").write_text(json.dumps({"manifests": [entry]}))
     (folder / "oci-layout").write_text("{}")
@@ -74,6 +76,11 @@ def with_backing(tmp_path: Path) -> bytes:
     return file("disk/d", qemu_img(tmp_path, "-u", "-b", "/etc/shadow", "-F", "raw", "1M"))
 
 
+def with_json_backing(tmp_path: Path) -> bytes:
+    name = 'json:{"driver": "raw", "file": {"driver": "file", "filename": "/etc/shadow"}}'
+    return file("disk/d", qemu_img(tmp_path, "-u", "-b", name, "-F", "raw", "1M"))
+
+
 def with_data_file(tmp_path: Path) -> bytes:
     outside = tmp_path / "outside"
     return file("disk/d", qemu_img(tmp_path, "-o", f"data_file={outside}", "1M"))
@@ -87,6 +94,59 @@ def with_broken_tables(tmp_path: Path) -> bytes:
     data = bytearray(qemu_img(tmp_path, "1G"))
     struct.pack_into(">I", data, 36, 0x7FFFFFFF)  # entries of the first table
     return file("disk/d", bytes(data))
+
+
+def with_many_counters(tmp_path: Path) -> bytes:
+    data = bytearray(qemu_img(tmp_path, "1G"))
+    struct.pack_into(">I", data, 56, 0x7FFFFFFF)  # clusters of the table of reference counts
+    return file("disk/d", bytes(data))
+
+
+def with_many_snapshots(tmp_path: Path) -> bytes:
+    data = bytearray(qemu_img(tmp_path, "1M"))
+    struct.pack_into(">IQ", data, 60, 0xFFFF_FFFF, 512)  # how many, and where
+    return file("disk/d", bytes(data))
+
+
+def with_a_short_header(tmp_path: Path) -> bytes:
+    return file("disk/d", b"QFI\xfb\x00\x00\x00\x03".ljust(512, b"\0"))
+
+
+def with_the_first_qcow(tmp_path: Path) -> bytes:
+    return file("disk/d", b"QFI\xfb\x00\x00\x00\x01".ljust(4096, b"\0"))
+
+
+def with_vmdk_descriptor(tmp_path: Path) -> bytes:
+    text = '# Disk DescriptorFile\nversion=1\ncreateType="monolithicFlat"\nRW 2048 FLAT "/etc/shadow" 0\n'
+    return file("disk/d", text.encode().ljust(MIB, b"\0"))
+
+
+def with_vmdk(tmp_path: Path) -> bytes:
+    return file("disk/d", made_as(tmp_path, "vmdk"))
+
+
+def with_vdi(tmp_path: Path) -> bytes:
+    return file("disk/d", made_as(tmp_path, "vdi"))
+
+
+def with_vhdx(tmp_path: Path) -> bytes:
+    return file("disk/d", made_as(tmp_path, "vhdx"))
+
+
+def with_vhd(tmp_path: Path) -> bytes:
+    return file("disk/d", made_as(tmp_path, "vpc"))
+
+
+def with_qed(tmp_path: Path) -> bytes:
+    return file("disk/d", made_as(tmp_path, "qed"))
+
+
+def made_as(tmp_path: Path, kind: str) -> bytes:
+    path = tmp_path / "made"
+    subprocess.run(["qemu-img", "create", "-q", "-f", kind, path, "1M"], check=True, capture_output=True)
+    data = path.read_bytes()
+    path.unlink()
+    return data
 
 
 def with_encryption(tmp_path: Path) -> bytes:
@@ -144,9 +204,20 @@ def with_two_disks(tmp_path: Path) -> bytes:
     ("make", "says"),
     [
         (with_backing, "names a backing file"),
+        (with_json_backing, "names a backing file"),
         (with_data_file, "names an external data file"),
         (with_huge_disk, r"a disk of 64\.0 TiB; at most 16\.0 TiB"),
         (with_broken_tables, "qemu-img cannot read"),
+        (with_many_counters, "qemu-img cannot read"),
+        (with_many_snapshots, "qemu-img cannot read"),
+        (with_a_short_header, "qemu-img cannot read"),
+        (with_the_first_qcow, "qemu-img cannot read"),
+        (with_vmdk_descriptor, "a VMDK descriptor; raw and qcow2 are accepted"),
+        (with_vmdk, "a VMDK image"),
+        (with_vdi, "a VDI image"),
+        (with_vhdx, "a VHDX image"),
+        (with_vhd, "a VHD image"),
+        (with_qed, "a QED image"),
         (with_encryption, "encrypted"),
         (with_traversal, "expected one file in /disk, found none"),
         (with_absolute_path, "expected one file in /disk, found none"),
@@ -172,6 +243,70 @@ async def test_it_is_refused(tmp_path: Path, make: Callable[[Path], bytes], says
     assert not target.exists()
     assert not outside.exists()
     assert [path for path in settings.state_dir.rglob("*") if path.is_file()] == []
+
+
+def gzip_bomb() -> bytes:
+    """1.25 GiB of zeros in 1.2 MB, in a file that nobody asks for, before the disk."""
+    piece = gzip.compress(bytes(64 * MIB))
+    return gzip.compress(header_of(20 * 64 * MIB)) + piece * 20
+
+
+def zstd_bomb() -> bytes:
+    """The same in a tenth of that."""
+    return zstd(header_of(20 * 64 * MIB)) + zstd(bytes(64 * MIB)) * 20
+
+
+def zstd_with_a_large_window() -> bytes:
+    """A frame that asks for 2 GiB of memory before it gives the first byte (RFC 8878, 3.1.1.1.2)."""
+    return b"\x28\xb5\x2f\xfd" + bytes((0x00, 21 << 3)) + bytes((0x01, 0x00, 0x00))
+
+
+def cut_off() -> bytes:
+    return gzip.compress(file("disk/d", os.urandom(MIB)))[: MIB // 2]
+
+
+def cut_off_zstd() -> bytes:
+    return zstd(file("disk/d", os.urandom(MIB)))[: MIB // 2]
+
+
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(["zstd", "-q", "-c"], input=data, capture_output=True, check=True).stdout
+
+
+def header_of(size: int) -> bytes:
+    info = tarfile.TarInfo("opt/any")
+    info.size = size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (gzip_bomb, "the archive unpacks to more than is taken"),
+        (zstd_bomb, "the archive unpacks to more than is taken"),
+        (zstd_with_a_large_window, "it gave up on its input|ends in the middle"),
+        (cut_off, "cannot be read|ends in the middle"),
+        (cut_off_zstd, "it gave up on its input|ends in the middle"),
+    ],
+)
+async def test_a_layer_that_is_a_bomb_or_cut_off(
+    tmp_path: Path, layer: Callable[[], bytes], says: str
+) -> None:
+    settings = StorageSettings(state_dir=tmp_path / "state", run_dir=tmp_path / "run", max_image=32 * MIB)
+    image = layout(tmp_path / "layout", layer(), pack=bytes)
+    step = FetchContainerDisk(owner="u", volume="v", image=image, path=str(settings.state_dir / "v.base"))
+    with traced() as peak, pytest.raises(StorageError, match=f"volume 'v': layer sha256:.*(?:{says})"):
+        await StorageExecutor(settings).make(step, Material(vmi=VMI, uuid="u"))
+    assert peak() < 16 * MIB
+    assert [path for path in settings.state_dir.rglob("*") if path.is_file()] == []
+
+
+async def test_more_layers_than_anybody_needs(tmp_path: Path) -> None:
+    settings = StorageSettings(state_dir=tmp_path / "state", run_dir=tmp_path / "run")
+    image = layout(tmp_path / "layout", file("disk/d", b"x" * 512), layers=513)
+    step = FetchContainerDisk(owner="u", volume="v", image=image, path=str(tmp_path / "base"))
+    with pytest.raises(StorageError, match="the image has 513 layers; at most 512"):
+        await StorageExecutor(settings).make(step, Material(vmi=VMI, uuid="u"))
 
 
 @pytest.mark.parametrize("name", ["disk/link", "/disk/link"])
