@@ -17,6 +17,7 @@ from launcher.agent.instances import Instances
 from launcher.agent.machine import Services
 from launcher.agent.migrations import Migrations
 from launcher.agent.port import (
+    ByteStream,
     Companions,
     ConsoleSession,
     MigrationView,
@@ -33,6 +34,7 @@ from launcher.agent.settings import plan_settings
 from launcher.agent.storage_settings import storage_settings
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
+from launcher.agent.tunnels import Tunnels
 from launcher.agent.watch import Hub
 from launcher.console.log import read_tail
 from launcher.console.relay import Consoles
@@ -87,6 +89,7 @@ class NodeAgent:
         self._probes = Probes(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
         self._consoles = Consoles()
+        self._tunnels = Tunnels(services, self._instances)
         self._down_reason = "connecting"
 
     async def start(self) -> None:
@@ -174,6 +177,18 @@ class NodeAgent:
         return await asyncio.to_thread(
             read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES)
         )
+
+    async def port_forward(self, namespace: str, name: str, port: int) -> ByteStream:
+        """See ``AgentPort``."""
+        return await self._tunnels.to_port(namespace, name, port)
+
+    async def vnc(self, namespace: str, name: str) -> ByteStream:
+        """See ``AgentPort``."""
+        return await self._tunnels.to_screen(namespace, name)
+
+    async def usb_redirect(self, namespace: str, name: str) -> ByteStream:
+        """See ``AgentPort``."""
+        return await self._tunnels.to_usb(namespace, name)
 
     # Attestation.
 

@@ -119,6 +119,21 @@ class ConsoleSession(Protocol):
     async def close(self) -> None: ...
 
 
+class ByteStream(Protocol):
+    """An open connection to a guest: bytes both ways, each with an end of its own. Closing twice is fine."""
+
+    async def read(self) -> bytes:
+        """The next bytes from the guest; empty when it has said all."""
+
+    async def write(self, data: bytes) -> None:
+        """Hand bytes over, at the guest's pace."""
+
+    async def end(self) -> None:
+        """Tell the guest that no more bytes come."""
+
+    async def close(self) -> None: ...
+
+
 class AgentPort(Protocol):
     """The agent as ``api`` sees it. Raises only ``launcher.errors`` classes."""
 
@@ -152,6 +167,14 @@ class AgentPort(Protocol):
     async def console(self, namespace: str, name: str) -> ConsoleSession: ...
     async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
         """The last bytes of the serial console log."""
+
+    # Connections to a guest; WrongPhase, Exhausted, HostUnsupported, Unavailable say why there is none.
+    async def port_forward(self, namespace: str, name: str, port: int) -> ByteStream:
+        """To a TCP port, from inside the guest's network."""
+
+    async def vnc(self, namespace: str, name: str) -> ByteStream: ...
+    async def usb_redirect(self, namespace: str, name: str) -> ByteStream:
+        """To a slot for a USB device that is free."""
 
     async def create_migration(
         self, manifest: VirtualMachineInstanceMigration, *, target: str

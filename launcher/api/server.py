@@ -17,23 +17,25 @@ from launcher.api.migrations import Migrations
 from launcher.api.node import Node
 from launcher.api.peer import Peer
 from launcher.api.reflection import add_reflection
+from launcher.api.streams import Streams
 from launcher.errors import Conflict, LauncherError
 from launcher.host.config import Listen, Tls
 from launcher.host.logging import get
 from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
 from launcher.units import KIB
-from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2
+from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2, streams_pb2
 from launcher.v1.instances_pb2_grpc import add_InstanceServiceServicer_to_server
 from launcher.v1.launch_security_pb2_grpc import add_LaunchSecurityServiceServicer_to_server
 from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_server
 from launcher.v1.node_pb2_grpc import add_NodeServiceServicer_to_server
 from launcher.v1.peer_pb2_grpc import add_PeerServiceServicer_to_server
+from launcher.v1.streams_pb2_grpc import add_StreamServiceServicer_to_server
 
 log = get(__name__)
 
 SERVICES = tuple(
     service.full_name
-    for module in (instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2)
+    for module in (instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2, streams_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 )
 # The node can be asked how it is even when it can do nothing.
@@ -80,6 +82,7 @@ class ApiServer:
         add_MigrationServiceServicer_to_server(Migrations(self._agent), server)
         add_NodeServiceServicer_to_server(Node(self._agent), server)
         add_PeerServiceServicer_to_server(Peer(self._agent), server)
+        add_StreamServiceServicer_to_server(Streams(self._agent), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         add_reflection(server, (*SERVICES, health.SERVICE_NAME))
         try:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import grpc
 
+from launcher.cli.streams import Streams
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, options
 from launcher.rpc.failure import error_of
 from launcher.rpc.struct import to_plain
@@ -302,6 +303,7 @@ class Client:
         self.instances = Instances(self._channel, self._transport)
         self.migrations = Migrations(self._channel, self._transport)
         self.launch_security = LaunchSecurity(self._channel, self._transport)
+        self.streams = Streams(self._channel, target)
 
     def node(self) -> node_pb2.Node:
         """The node."""

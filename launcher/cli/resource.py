@@ -64,3 +64,19 @@ def vmi_arguments(function: Function) -> Function:
     return click.argument("name", metavar="[vmi] NAME", nargs=-1, required=True, callback=_one_instance)(
         function
     )
+
+
+def placed_instance(text: str) -> tuple[str, str]:
+    """Name and namespace (empty: none was given) in ``NAME`` or ``vmi/NAME[/NAMESPACE]``, one word.
+
+    Raises:
+        click.UsageError: it is none of these.
+    """
+    head, _, rest = text.partition("/")
+    if rest:
+        name, _, namespace = rest.partition("/")
+        if kind_of(head) == INSTANCE and name and "/" not in namespace:
+            return name, namespace
+    elif head:
+        return head, ""
+    raise click.UsageError(f"{text!r} names no instance: use NAME or vmi/NAME[/NAMESPACE]")

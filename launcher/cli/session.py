@@ -28,6 +28,19 @@ class Session:
     ca: str = ""
     server_name: str = ""
 
+    def arguments(self) -> list[str]:
+        """The global options that lead another launcherctl to the same agent."""
+        values = {
+            "--server": self.server,
+            "--namespace": self.namespace,
+            "--timeout": f"{self.timeout_s:g}",
+            "--tls-cert": self.certificate,
+            "--tls-key": self.key,
+            "--tls-ca": self.ca,
+            "--tls-server-name": self.server_name,
+        }
+        return [f"{option}={value}" for option, value in values.items() if value]
+
     def client(self) -> Client:
         """A client of the agent. gRPC is imported only here: half of the commands need no agent."""
         from launcher.cli.client import Client

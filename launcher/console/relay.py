@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from launcher.errors import Unavailable
 
@@ -67,9 +68,11 @@ class Session:
 class Relay:
     """The console at ``path``; made by ``Consoles``."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, unused: Callable[[Relay], None]) -> None:
+        self.path = path
+        self._unused = unused
         self._sessions: set[Session] = set()
+        self._joining = 0
         self._writer: asyncio.StreamWriter | None = None
         self._pump: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -80,11 +83,19 @@ class Relay:
         Raises:
             Unavailable: nobody listens on the socket: the guest does not run.
         """
+        self._joining += 1
+        try:
+            return await self._join()
+        finally:
+            self._joining -= 1
+            self._tell_unused()
+
+    async def _join(self) -> Session:
         async with self._lock:
             if self._writer is None:
                 try:
                     async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                        reader, self._writer = await asyncio.open_unix_connection(self._path)
+                        reader, self._writer = await asyncio.open_unix_connection(self.path)
                 except (OSError, TimeoutError) as error:
                     raise Unavailable("the serial console is not there: is the guest running?") from error
                 self._pump = asyncio.create_task(self._read(reader))
@@ -98,6 +109,12 @@ class Relay:
             self._sessions.discard(session)
             if not self._sessions:
                 await self._disconnect()
+        self._tell_unused()
+
+    def _tell_unused(self) -> None:
+        # Who waits to join counts: another relay beside this one would be a second client of QEMU's.
+        if not self._sessions and not self._joining:
+            self._unused(self)
 
     async def send(self, data: bytes) -> None:
         """Write to the guest."""
@@ -135,11 +152,21 @@ class Relay:
 
 
 class Consoles:
-    """All consoles of the node by socket path."""
+    """The consoles that somebody looks at, by socket path."""
 
     def __init__(self) -> None:
         self._relays: dict[str, Relay] = {}
 
     async def attach(self, path: str) -> Session:
         """Join the console at ``path``; raises Unavailable."""
-        return await self._relays.setdefault(path, Relay(path)).join()
+        relay = self._relays.get(path)
+        if relay is None:
+            relay = self._relays[path] = Relay(path, self._forget)
+        return await relay.join()
+
+    def __len__(self) -> int:
+        return len(self._relays)
+
+    def _forget(self, relay: Relay) -> None:
+        if self._relays.get(relay.path) is relay:
+            del self._relays[relay.path]

@@ -19,7 +19,7 @@ from launcher.agent.port import (
     SevPlatformView,
     WatchEvent,
 )
-from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation, WrongPhase
+from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Unavailable, Violation, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
     SEV,
@@ -47,14 +47,18 @@ REPORT = MigrationReport(
 
 
 class EchoConsole:
-    """A guest that greets, answers each line in capitals, and hangs up at ``exit``."""
+    """A guest that greets, answers each line in capitals, and hangs up at ``exit``; or is never silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, chatty: bool = False) -> None:
+        self.chatty = chatty
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
         self._out.put_nowait(b"login: ")
         self.closed = False
 
     async def read(self) -> bytes:
+        if self.chatty:
+            await asyncio.sleep(0.1)
+            return b"tick"
         return await self._out.get()
 
     async def write(self, data: bytes) -> None:
@@ -67,6 +71,34 @@ class EchoConsole:
         self._out.put_nowait(b"")
 
 
+class EchoStream:
+    """A guest's port that says again what it hears, and breaks the connection at ``break``."""
+
+    def __init__(self, greeting: bytes = b"") -> None:
+        self._out: asyncio.Queue[bytes] = asyncio.Queue(4)
+        self._greeting = greeting
+        self.ended = False
+        self.closed = False
+
+    async def read(self) -> bytes:
+        greeting, self._greeting = self._greeting, b""
+        return greeting or await self._out.get()
+
+    async def write(self, data: bytes) -> None:
+        if data == b"break":
+            raise Unavailable("the guest broke the connection", hint="ask it why")
+        await self._out.put(data)
+
+    async def end(self) -> None:
+        self.ended = True
+        await self._out.put(b"")
+
+    async def close(self) -> None:
+        if not self.closed and self._out.empty():
+            self._out.put_nowait(b"")
+        self.closed = True
+
+
 class StandInAgent:
     """AgentPort over dictionaries. ``failure`` is raised by every call of instances while it is set."""
 
@@ -77,9 +109,11 @@ class StandInAgent:
         self.targets: dict[Key, str] = {}
         self.prepared: list[PrepareRequest] = []
         self.consoles: list[EchoConsole] = []
+        self.streams: list[EchoStream] = []
         self.failure: Exception | None = None
         self.secrets: dict[Key, tuple[str, str]] = {}
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
+        self.chatty = False
         self.lingers = False  # a guest that takes its time to shut down
         self._version = 0
 
@@ -164,12 +198,29 @@ class StandInAgent:
 
     async def console(self, namespace: str, name: str) -> EchoConsole:
         await self.get_instance(namespace, name)
-        self.consoles.append(EchoConsole())
+        self.consoles.append(EchoConsole(chatty=self.chatty))
         return self.consoles[-1]
 
     async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
         await self.get_instance(namespace, name)
         return b"tick 1\r\ntick 2\r\n"[-tail_bytes:]
+
+    async def port_forward(self, namespace: str, name: str, port: int) -> EchoStream:
+        await self.get_instance(namespace, name)
+        if port != 22:
+            raise Unavailable(f"the guest refuses connections to port {port}", hint="does it listen?")
+        self.streams.append(EchoStream())
+        return self.streams[-1]
+
+    async def vnc(self, namespace: str, name: str) -> EchoStream:
+        await self.get_instance(namespace, name)
+        self.streams.append(EchoStream(b"RFB 003.008\n"))
+        return self.streams[-1]
+
+    async def usb_redirect(self, namespace: str, name: str) -> EchoStream:
+        await self.get_instance(namespace, name)
+        self.streams.append(EchoStream())
+        return self.streams[-1]
 
     async def create_migration(
         self, manifest: VirtualMachineInstanceMigration, *, target: str

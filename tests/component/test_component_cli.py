@@ -268,6 +268,17 @@ def test_console_through_pipes(ctl: Ctl, address: str, manifest: str, agent: Sta
     assert nobody.returncode == 3
 
 
+def test_console_of_a_guest_that_never_stops_talking_ends(
+    ctl: Ctl, address: str, manifest: str, agent: StandInAgent
+) -> None:
+    ctl("create", "-f", manifest)
+    agent.chatty = True
+    done = subprocess.run(launcherctl(address, "console", "demo"), input=b"", capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.count(b"tick") > 10
+    assert agent.consoles[-1].closed
+
+
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
     ours, theirs = pty.openpty()

@@ -24,7 +24,8 @@ ESCAPE = b"\x1d"
 """Ctrl+] (and Ctrl+5), as in telnet, virsh and virtctl."""
 
 QUIET_S = 1.0
-"""After the end of piped input: leave when the guest was silent this long."""
+LINGER_S = 5.0
+"""After the end of piped input: leave when the guest was silent so long, or did not stop talking so long."""
 
 
 @click.command()
@@ -33,7 +34,8 @@ QUIET_S = 1.0
 def console(name: str) -> None:
     """Connect to the serial console of the instance NAME. Ctrl+] or Ctrl+5 leaves it.
 
-    Input may be a pipe: at its end the command leaves once the guest is silent for a second.
+    Input may be a pipe: at its end the command leaves once the guest is silent for a second, and after five
+    in any case.
     """
     session = current()
     with session.client() as client:
@@ -92,9 +94,10 @@ class Keyboard:
         self.on_leave()
 
     def _let_finish(self) -> None:
-        """Wait until the guest was silent for a while (it may answer what it was sent)."""
+        """Wait until the guest was silent for a while (it may answer what it was sent), but not for ever."""
         self.heard()
-        while (left := self._heard_at + QUIET_S - time.monotonic()) > 0:
+        last = time.monotonic() + LINGER_S
+        while (left := min(self._heard_at + QUIET_S, last) - time.monotonic()) > 0:
             if self._stopped.wait(left):
                 return
 

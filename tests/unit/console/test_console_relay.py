@@ -68,11 +68,16 @@ async def test_the_last_one_out_frees_the_port_for_the_next(port: tuple[Port, st
     await first.close()
     await asyncio.wait_for(guest.left.wait(), 5)
     guest.left.clear()
-    second = await consoles.attach(path)
+    assert len(consoles) == 0
+    second, third = await asyncio.gather(consoles.attach(path), consoles.attach(path))
+    await first.close()
+    assert len(consoles) == 1, "whoever left long ago takes nobody's relay away"
+    await third.close()
     await second.write(b"x")
     assert await guest.typed.get() == b"x"
     assert guest.clients == 2
     await second.close()
+    assert len(consoles) == 0
     await asyncio.wait_for(guest.left.wait(), 5)
 
 
@@ -93,5 +98,7 @@ async def test_a_session_ends_when_the_guest_does(port: tuple[Port, str]) -> Non
 
 
 async def test_no_guest_no_console(tmp_path: Path) -> None:
+    consoles = Consoles()
     with pytest.raises(Unavailable, match="is the guest running"):
-        await Consoles().attach(str(tmp_path / "none"))
+        await consoles.attach(str(tmp_path / "none"))
+    assert len(consoles) == 0
