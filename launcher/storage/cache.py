@@ -102,6 +102,10 @@ class ImageCache:
                 return f"sha256:{folder.name}"
         return None
 
+    def digests(self) -> tuple[str, ...]:
+        """The images that something is there of."""
+        return tuple(f"sha256:{folder.name}" for folder in self._folders())
+
     def remember(self, reference: str, digest: str) -> None:
         """Note what a reference stood for."""
         path = self._reference(reference)

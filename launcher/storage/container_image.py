@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from launcher.errors import StorageError
 from launcher.plan.media.material import Material
 from launcher.plan.steps import FetchContainerDisk, FetchKernel
+from launcher.storage.access import Access
 from launcher.storage.cache import ImageCache, file_key
 from launcher.storage.images import inspect_image
-from launcher.storage.limits import StorageSettings
+from launcher.storage.limits import ROOM_BYTES, StorageSettings
 from launcher.storage.oci import archive, layout
 from launcher.storage.oci.reference import ImageReference, parse_reference
 from launcher.storage.registry import TAG, Registry
@@ -57,6 +58,10 @@ class _Request:
     pinned: str
     login: Mapping[str, bytes] | None
 
+    @property
+    def remote(self) -> bool:
+        return self.reference.transport == "docker"
+
 
 class ContainerImages:
     """Images through the cache of the node."""
@@ -64,6 +69,7 @@ class ContainerImages:
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
         self._cache = ImageCache(settings.images, settings.pulls, limit=settings.cache_limit)
+        self._access = Access(settings.access)
         self._registry = Registry(settings)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -93,18 +99,22 @@ class ContainerImages:
 
     async def sweep(self) -> None:
         """Remove what killed pulls left, and what is over the cache's limit and nobody uses."""
-        await asyncio.to_thread(self._cache.sweep)
+        await asyncio.to_thread(self._sweep)
+
+    def _sweep(self) -> None:
+        self._cache.sweep()
+        self._access.keep(self._cache.digests())
 
     async def _fetch(self, request: _Request, wanted: tuple[_Wanted, ...]) -> str:
         try:
             present = await asyncio.to_thread(self._present, wanted)
             if present:
                 return present
-            digest = await self._resolve(request, wanted)
+            digest, shown = await self._resolve(request, wanted)
             async with self._lock(digest):
                 with self._cache.holding(digest):
-                    await self._fill(request, digest, wanted)
-            await asyncio.to_thread(self._cache.sweep)
+                    await self._fill(request, digest, wanted, shown=shown)
+            await asyncio.to_thread(self._sweep)
         except StorageError as error:
             if error.volume:
                 raise
@@ -117,28 +127,31 @@ class ContainerImages:
             return None
         return next((self._cache.digest_of(file.target) for file in wanted), None)
 
-    async def _resolve(self, request: _Request, wanted: tuple[_Wanted, ...]) -> str:
+    async def _resolve(self, request: _Request, wanted: tuple[_Wanted, ...]) -> tuple[str, bool]:
+        """The image's digest, and whether its registry has just shown it to this user."""
         pinned = request.pinned or request.reference.digest
         if pinned:
-            return pinned
+            return pinned, False
         async with self._lock(request.image):
-            if request.reference.transport != "docker":
-                return await asyncio.to_thread(self._local_digest, request)
+            if not request.remote:
+                return await asyncio.to_thread(self._local_digest, request), False
             known = await asyncio.to_thread(self._cache.recall, request.image)
             there = known is not None and all(self._cache.has(known, file.key) for file in wanted)
             if known is not None and there and request.policy != "Always":
-                return known
+                return known, False
             if request.policy == "Never":
                 raise _absent(request)
             digest = await self._registry.digest(request.volume, request.reference, request.login)
             await asyncio.to_thread(self._cache.remember, request.image, digest)
-            return digest
+            return digest, True
 
-    async def _fill(self, request: _Request, digest: str, wanted: tuple[_Wanted, ...]) -> None:
+    async def _fill(
+        self, request: _Request, digest: str, wanted: tuple[_Wanted, ...], *, shown: bool
+    ) -> None:
         """Bring what is not in the cache into it, and hand all of it out."""
         missing = [file for file in wanted if not self._cache.has(digest, file.key)]
         if missing:
-            if request.policy == "Never" and request.reference.transport == "docker":
+            if request.policy == "Never" and request.remote:
                 raise _absent(request)
             with self._cache.pulling(digest) as folder:
                 image = await self._obtain(request, digest, folder)
@@ -148,12 +161,25 @@ class ContainerImages:
                 except asyncio.CancelledError:
                     image.stop.set()  # a thread cannot be cancelled
                     raise
+        if request.remote:
+            await self._authorise(request, digest, shown=shown or bool(missing))
         for file in wanted:
             if not await asyncio.to_thread(self._cache.link, digest, file.key, file.target):
                 raise StorageError("", f"{request.image} was removed from the cache meanwhile")
 
+    async def _authorise(self, request: _Request, digest: str, *, shown: bool) -> None:
+        """What is in the cache is for those to whom its registry shows it, or has shown it before."""
+        repository, login = request.reference.location, request.login
+        if not shown:
+            if await asyncio.to_thread(self._access.granted, repository, digest, login):
+                return
+            if request.policy == "Never":
+                raise _withheld(request)
+            await self._registry.digest(request.volume, request.reference, login, pinned=digest)
+        await asyncio.to_thread(self._access.grant, repository, digest, login)
+
     async def _obtain(self, request: _Request, digest: str, folder: Path) -> layout.Image:
-        limit = self._settings.max_image + GIB
+        limit = self._settings.max_image + ROOM_BYTES
         reference = request.reference
         match reference.transport:
             case "docker":
@@ -219,6 +245,14 @@ def _only_disk(name: str, image: layout.Image) -> str:
         found = ", ".join(f"/{f}" for f in files[:10]) or "none"
         raise StorageError("", f"{name}: expected one file in /{DISK_FOLDER}, found {found}")
     return files[0]
+
+
+def _withheld(request: _Request) -> StorageError:
+    return StorageError(
+        request.volume,
+        f"{request.image} is on this node for others, and imagePullPolicy Never forbids to ask its registry",
+        hint="use another policy, or the imagePullSecret with which it was pulled",
+    )
 
 
 def _absent(request: _Request) -> StorageError:

@@ -12,6 +12,8 @@ from launcher.units import GIB, TIB
 PROBE_LIMITS = Limits(address_space_bytes=GIB, cpu_s=10)
 """Of qemu-img when it reads a stranger's image: KubeVirt's 10 s, and a multiple of what a sane one needs."""
 PROBE_TIMEOUT_S = 20.0
+ROOM_BYTES = GIB
+"""What else an image may hold beside the one file of ``max_image`` bytes: other files, and its metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class StorageSettings:
     def images(self) -> Path:
         """Files taken out of container images."""
         return self.state_dir / "cache" / "images"
+
+    @property
+    def access(self) -> Path:
+        """Who may have which of them."""
+        return self.state_dir / "cache" / "access"
 
     @property
     def pulls(self) -> Path:

@@ -20,8 +20,9 @@ from typing import Any
 
 from launcher.errors import CommandFailed, HostUnsupported, StorageError, TimedOut
 from launcher.host.files import make_directory
-from launcher.host.run import run
-from launcher.storage.limits import StorageSettings
+from launcher.host.run import NO_LIMITS, Limits, run
+from launcher.storage.limits import ROOM_BYTES, StorageSettings
+from launcher.storage.oci import size
 from launcher.storage.oci.reference import ImageReference
 
 RESOLVE_TIMEOUT_S = 60.0
@@ -43,17 +44,24 @@ class Registry:
 
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
+        self._limit = settings.max_image + ROOM_BYTES
 
-    async def digest(self, volume: str, reference: ImageReference, login: Mapping[str, bytes] | None) -> str:
-        """The digest of what the reference stands for now.
+    async def digest(
+        self,
+        volume: str,
+        reference: ImageReference,
+        login: Mapping[str, bytes] | None,
+        *,
+        pinned: str = "",
+    ) -> str:
+        """The digest of what the reference stands for now; with ``pinned``, that of the image so called.
 
         Raises:
             StorageError: the registry does not answer, does not know it or does not let us.
             HostUnsupported: there is no skopeo.
         """
         async with self._login(volume, login) as options:
-            argv = ["inspect", "--raw", *options, *self._tls(reference, "--tls-verify"), reference.at()]
-            manifest = await self._skopeo(volume, reference, argv, RESOLVE_TIMEOUT_S)
+            manifest = await self._manifest(volume, reference, pinned, options)
         return f"sha256:{hashlib.sha256(manifest).hexdigest()}"
 
     async def pull(
@@ -67,10 +75,29 @@ class Registry:
         """Bring the image with ``digest`` into the OCI layout ``folder``; raises as ``digest``."""
         await asyncio.to_thread(_clean, folder)
         async with self._login(volume, login) as options:
+            await self._require_room(volume, reference, digest, folder, options)
             options = [option.replace("--authfile", "--src-authfile") for option in options]
             tls = self._tls(reference, "--src-tls-verify")
             argv = ["copy", "--quiet", *options, *tls, reference.at(digest), f"oci:{folder}:{TAG}"]
-            await self._skopeo(volume, reference, argv, PULL_TIMEOUT_S)
+            await self._skopeo(volume, reference, argv, PULL_TIMEOUT_S, Limits(file_size_bytes=self._limit))
+
+    async def _require_room(
+        self, volume: str, reference: ImageReference, digest: str, folder: Path, options: list[str]
+    ) -> None:
+        """Refuse what is too large before it is here; a registry that lies about it meets skopeo's limit."""
+        manifest = await self._manifest(volume, reference, digest, options)
+        name = f"{reference.location}@{digest}"
+        inner = size.nested(manifest, name)
+        if inner is not None:
+            manifest = await self._manifest(volume, reference, inner.digest, options)
+        total = size.image_bytes(manifest, name)
+        await asyncio.to_thread(size.require_room, folder, total, limit=self._limit)
+
+    async def _manifest(
+        self, volume: str, reference: ImageReference, digest: str, options: list[str]
+    ) -> bytes:
+        argv = ["inspect", "--raw", *options, *self._tls(reference, "--tls-verify"), reference.at(digest)]
+        return await self._skopeo(volume, reference, argv, RESOLVE_TIMEOUT_S)
 
     async def sweep(self) -> None:
         """Remove logins that a killed agent left; call it before the first pull."""
@@ -80,7 +107,12 @@ class Registry:
         return [f"{option}=false"] if reference.registry in self._settings.insecure_registries else []
 
     async def _skopeo(
-        self, volume: str, reference: ImageReference, argv: list[str], timeout_s: float
+        self,
+        volume: str,
+        reference: ImageReference,
+        argv: list[str],
+        timeout_s: float,
+        limits: Limits = NO_LIMITS,
     ) -> bytes:
         if shutil.which(_PROGRAM) is None:
             raise HostUnsupported(
@@ -89,7 +121,8 @@ class Registry:
                 hint="install skopeo, or use a local image: oci:/DIR[:TAG]",
             )
         try:
-            done = await run([*_BOUND_TO_US, _PROGRAM, *argv], timeout_s=timeout_s, stdout_limit=MAX_MANIFEST)
+            words = [*_BOUND_TO_US, _PROGRAM, *argv]
+            done = await run(words, timeout_s=timeout_s, stdout_limit=MAX_MANIFEST, limits=limits)
         except TimedOut as error:
             raise StorageError(volume, f"{reference.registry} is too slow: {error.message}") from error
         except CommandFailed as error:

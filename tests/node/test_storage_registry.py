@@ -13,6 +13,7 @@ import textwrap
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from launcher.plan.media.material import Material
 from launcher.plan.steps import FetchContainerDisk
 from launcher.spec.model import Devices, DomainSpec, VirtualMachineInstance, VirtualMachineInstanceSpec
 from launcher.storage.executor import StorageExecutor
-from launcher.storage.limits import StorageSettings
+from launcher.storage.limits import ROOM_BYTES, StorageSettings
 
 pytestmark = pytest.mark.node
 
@@ -190,6 +191,49 @@ async def test_a_protected_registry_wants_the_pull_secret(settings: StorageSetti
     assert leftovers(near) == []
 
 
+async def test_a_private_image_in_the_cache_is_for_those_whom_its_registry_lets(
+    settings: StorageSettings, tmp_path: Path
+) -> None:
+    layout = write_layout(tmp_path / "layout", tar(("disk/disk.img", DISK)))
+    with registry(tmp_path / "registry", protected=True) as server:
+        near = StorageSettings(
+            state_dir=settings.state_dir, run_dir=settings.run_dir, insecure_registries=(server.address,)
+        )
+        image = server.push(layout, "private/disk:1")
+        secrets = {
+            "right": {".dockerconfigjson": login(server, PASSWORD)},
+            "wrong": {".dockerconfigjson": login(server, "wrong")},
+            "same": {".dockercfg": json.dumps(json.loads(login(server, PASSWORD))["auths"]).encode()},
+        }
+
+        async def ask(instance: str, image: str = image, **more: Any) -> FetchContainerDisk:
+            return await fetch(near, step(near, image, instance, **more), secrets=secrets)
+
+        first = await ask("first", pull_secret="right")
+        pinned = f"{server.address}/private/disk@{first.digest}"
+        for number, (name, policy, secret) in enumerate(
+            (name, policy, secret)
+            for name in (image, pinned, f"{server.address}/other/disk@{first.digest}")
+            for policy in ("IfNotPresent", "Never")
+            for secret in (None, "wrong")
+        ):
+            with pytest.raises(StorageError, match=r"volume 'v': .*(imagePullSecret|imagePullPolicy)"):
+                await ask(f"refused{number}", name, pull_policy=policy, pull_secret=secret)
+        assert not list(near.state_dir.glob("instances/refused*/*"))
+        with pytest.raises(StorageError, match=r"cannot get .*/other/disk"):
+            await ask("elsewhere", f"{server.address}/other/disk@{first.digest}", pull_secret="right")
+        await ask("same", pull_secret="same")  # another Secret, which the registry is asked about
+    for number, (name, policy) in enumerate(((image, "IfNotPresent"), (image, "Never"), (pinned, "Never"))):
+        for secret in ("right", "same"):  # it is not there any more, and has said that they may
+            made = await ask(f"later{number}{secret}", name, pull_policy=policy, pull_secret=secret)
+            assert made.digest == first.digest
+    with pytest.raises(StorageError, match="cannot get"):
+        await ask("unknown")
+    kept = [path.read_bytes() for path in near.access.rglob("*") if path.is_file()]
+    assert not any(PASSWORD.encode() in data for data in kept)
+    assert {path.stat().st_mode & 0o777 for path in near.access.rglob("*") if path.is_file()} == {0o600}
+
+
 def login(server: RegistryServer, password: str) -> bytes:
     """What ``kubectl create secret docker-registry`` writes."""
     auth = b64encode(f"{USER}:{password}".encode()).decode()
@@ -275,39 +319,68 @@ def skopeos(settings: StorageSettings) -> list[psutil.Process]:
     ]
 
 
-@pytest.fixture(scope="module")
-def large(server: RegistryServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Large:
+    """An image in the registry whose disk has ``size`` bytes."""
+
+    reference: str
+    size: int
+
+
+# The smaller one already is more than the memory that a pull may take.
+@pytest.fixture(scope="module", params=[256 * MIB, pytest.param(GIB, marks=pytest.mark.slow)])
+def large(
+    server: RegistryServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Large:
     folder = tmp_path_factory.mktemp("large")
-    reference = server.push(write_large_layout(folder / "layout", GIB), "large:1")
+    reference = server.push(write_large_layout(folder / "layout", request.param), f"large{request.param}:1")
     subprocess.run(["rm", "-r", folder], check=True)
-    return reference
+    return Large(reference=reference, size=request.param)
 
 
-async def test_a_gibibyte_passes_through_little_memory(
-    settings: StorageSettings, server: RegistryServer, large: str
+async def test_a_large_image_passes_through_little_memory(
+    settings: StorageSettings, server: RegistryServer, large: Large
 ) -> None:
-    with child(settings, server, large) as process:
+    with child(settings, server, large.reference) as process:
         out, _ = process.communicate(timeout=400)
     assert process.returncode == 0
     told = json.loads(out)
     assert told["own"] < 200 * 1024, "KiB of the agent's process"
     assert told["children"] < 200 * 1024, "KiB of skopeo"
     (disk,) = settings.state_dir.glob("instances/*/v.base")
-    assert disk.stat().st_size == GIB
+    assert disk.stat().st_size == large.size
     assert leftovers(settings) == []
 
 
-async def test_a_killed_pull_goes_on_and_leaves_nothing(
-    settings: StorageSettings, server: RegistryServer, large: str
+async def test_what_is_too_large_is_not_even_pulled(
+    settings: StorageSettings, server: RegistryServer, tmp_path: Path
 ) -> None:
-    with child(settings, server, large) as process:
+    """The manifest tells; a registry that tells less than it sends meets skopeo's limit."""
+    layout = write_layout(tmp_path / "layout", tar(("disk/d", os.urandom(MIB))))
+    image = server.push(layout, "heavy:1")
+    layer = layer_of(tmp_path / "layout")
+    small = StorageSettings(
+        state_dir=settings.state_dir,
+        run_dir=settings.run_dir,
+        insecure_registries=(server.address,),
+        max_image=MIB // 2 - ROOM_BYTES,
+    )
+    with pytest.raises(StorageError, match=r"volume 'v': the image has 1\.0 MiB; at most 512\.0 KiB"):
+        await fetch(small, step(small, image))
+    assert server.downloads(layer) == 0
+
+
+async def test_a_killed_pull_goes_on_and_leaves_nothing(
+    settings: StorageSettings, server: RegistryServer, large: Large
+) -> None:
+    with child(settings, server, large.reference) as process:
         until("the blob arrives", lambda: any(size > MIB for size in _sizes(settings.pulls)))
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=10)
     until("skopeo went with the agent", lambda: not skopeos(settings), timeout_s=10)
     assert not list(settings.state_dir.glob("instances/*/v.base"))
-    made = await fetch(settings, step(settings, large))
-    assert Path(made.path).stat().st_size == GIB
+    made = await fetch(settings, step(settings, large.reference))
+    assert Path(made.path).stat().st_size == large.size
     assert leftovers(settings) == []
 
 

@@ -78,25 +78,24 @@ def open_image(root: Path, tag: str, *, limit: int, digest: str = "") -> Image:
     """
     if not (root / "oci-layout").is_file():
         raise StorageError("", f"{root} is not an OCI image layout (no oci-layout file)")
-    index = _json((root / "index.json").read_bytes(), root / "index.json")
-    candidates = [m for m in index.get("manifests", []) if isinstance(m, dict)]
+    candidates = _objects(json_object(_index(root / "index.json"), root / "index.json").get("manifests"))
     if digest:
         candidates = [m for m in candidates if m.get("digest") == digest] or candidates
     elif tag:
-        candidates = [m for m in candidates if m.get("annotations", {}).get(_REF_NAME) == tag]
+        candidates = [m for m in candidates if _annotation(m) == tag]
     if not candidates:
         raise StorageError("", f"{root} has no image {tag!r}" if tag else f"{root} has no image")
     if len(candidates) > 1:
-        candidates = [_for_this_machine(candidates, root)]
-    descriptor = candidates[0]
-    while descriptor.get("mediaType") in {_INDEX, _DOCKER_INDEX}:
-        nested = _json_blob(root, _descriptor(descriptor, root))
-        descriptor = _for_this_machine([m for m in nested.get("manifests", []) if isinstance(m, dict)], root)
-    chosen = _descriptor(descriptor, root)
+        candidates = [for_this_machine(candidates, root)]
+    entry = candidates[0]
+    while entry.get("mediaType") in (_INDEX, _DOCKER_INDEX):
+        nested = _json_blob(root, descriptor(entry, root))
+        entry = for_this_machine(_objects(nested.get("manifests")), root)
+    chosen = descriptor(entry, root)
     if digest and chosen.digest != digest:
         raise StorageError("", f"{root} has the image {chosen.digest}, and not {digest}")
     manifest = _json_blob(root, chosen)
-    layers = tuple(_descriptor(layer, root) for layer in manifest.get("layers", []))
+    layers = tuple(descriptor(layer, root) for layer in _objects(manifest.get("layers")))
     if not layers:
         raise StorageError("", f"image {tag or chosen.digest} of {root} has no layers")
     if len(layers) > _MAX_LAYERS:
@@ -223,8 +222,8 @@ def _layer(image: Image, layer: Descriptor) -> Iterator[Iterator[Member]]:
         raise StorageError("", f"layer {layer.digest}: {error.message}") from error
 
 
-def _verified(root: Path, descriptor: Descriptor) -> Path:
-    path = root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")
+def _verified(root: Path, wanted: Descriptor) -> Path:
+    path = root / "blobs" / "sha256" / wanted.digest.removeprefix("sha256:")
     digest = hashlib.sha256()
     size = 0
     try:
@@ -233,32 +232,47 @@ def _verified(root: Path, descriptor: Descriptor) -> Path:
                 digest.update(chunk)
                 size += len(chunk)
     except OSError as error:
-        raise StorageError(
-            "", f"blob {descriptor.digest} of {root} cannot be read: {error.strerror}"
-        ) from error
-    if f"sha256:{digest.hexdigest()}" != descriptor.digest or size != descriptor.size:
-        raise StorageError("", f"blob {descriptor.digest} of {root} does not match its digest and size")
+        raise StorageError("", f"blob {wanted.digest} of {root} cannot be read: {error.strerror}") from error
+    if f"sha256:{digest.hexdigest()}" != wanted.digest or size != wanted.size:
+        raise StorageError("", f"blob {wanted.digest} of {root} does not match its digest and size")
     return path
 
 
-def _json_blob(root: Path, descriptor: Descriptor) -> dict[str, Any]:
-    if descriptor.size > _MAX_JSON:
-        raise StorageError("", f"manifest {descriptor.digest} is larger than {_MAX_JSON} bytes")
-    path = _verified(root, descriptor)
-    return _json(path.read_bytes(), path)
+def _index(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_JSON + 1)
+    except OSError as error:
+        raise StorageError("", f"{path}: {error.strerror}") from error
+    if len(text) > _MAX_JSON:
+        raise StorageError("", f"{path} is larger than {_MAX_JSON} bytes")
+    return text
 
 
-def _json(text: bytes, path: Path) -> dict[str, Any]:
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _json_blob(root: Path, wanted: Descriptor) -> dict[str, Any]:
+    if wanted.size > _MAX_JSON:
+        raise StorageError("", f"manifest {wanted.digest} is larger than {_MAX_JSON} bytes")
+    path = _verified(root, wanted)
+    return json_object(path.read_bytes(), path)
+
+
+def json_object(text: bytes, path: Path | str) -> dict[str, Any]:
+    """The object that a stranger's ``text`` holds; ``path`` names it in errors. Raises StorageError."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError("", f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise StorageError("", f"{path} does not hold a JSON object")
     return value
 
 
-def _descriptor(value: Any, root: Path) -> Descriptor:
+def descriptor(value: Any, root: Path | str) -> Descriptor:
+    """Read a descriptor of a manifest or index; raises StorageError."""
     digest = value.get("digest") if isinstance(value, dict) else None
     size = value.get("size") if isinstance(value, dict) else None
     if not isinstance(digest, str) or not _DIGEST.match(digest) or not isinstance(size, int):
@@ -266,9 +280,20 @@ def _descriptor(value: Any, root: Path) -> Descriptor:
     return Descriptor(digest, size, str(value.get("mediaType", "")))
 
 
-def _for_this_machine(manifests: list[dict[str, Any]], root: Path) -> dict[str, Any]:
+def for_this_machine(manifests: list[dict[str, Any]], root: Path | str) -> dict[str, Any]:
+    """The entry of an index whose architecture is this machine's; raises StorageError."""
     arch = _ARCH.get(platform.machine(), platform.machine())
-    fitting = [m for m in manifests if m.get("platform", {}).get("architecture", arch) == arch]
+    fitting = [m for m in manifests if _architecture(m, arch) == arch]
     if not fitting:
         raise StorageError("", f"{root} has no image for {arch}")
     return fitting[0]
+
+
+def _architecture(manifest: dict[str, Any], default: str) -> object:
+    platform_of = manifest.get("platform")
+    return platform_of.get("architecture", default) if isinstance(platform_of, dict) else default
+
+
+def _annotation(manifest: dict[str, Any]) -> object:
+    annotations = manifest.get("annotations")
+    return annotations.get(_REF_NAME) if isinstance(annotations, dict) else None

@@ -7,13 +7,14 @@ import gzip
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from launcher.errors import StorageError
-from launcher.storage.oci import layout
+from launcher.storage.oci import layout, size
 
 LAYER = 1 << 30
 
@@ -119,7 +120,19 @@ def test_a_blob_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> Non
         (lambda root: (root / "oci-layout").unlink(), "not an OCI image layout"),
         (lambda root: (root / "index.json").write_text("[]"), "does not hold a JSON object"),
         (lambda root: (root / "index.json").write_text("{"), "is not JSON"),
+        (lambda root: (root / "index.json").write_text("[" * 100_000), "is not JSON"),
+        (lambda root: (root / "index.json").write_text(" " * (5 << 20)), "is larger than"),
+        (lambda root: (root / "index.json").unlink(), "index.json: No such file"),
         (lambda root: (root / "index.json").write_text('{"manifests": []}'), "has no image"),
+        (lambda root: (root / "index.json").write_text('{"manifests": 7}'), "has no image"),
+        (
+            lambda root: (root / "index.json").write_text('{"manifests": [{"annotations": 1}]}'),
+            "no image 'latest'|without a sha256 digest",
+        ),
+        (
+            lambda root: (root / "index.json").write_text('{"manifests": [{"mediaType": []}]}'),
+            "without a sha256 digest",
+        ),
         (
             lambda root: (root / "index.json").write_text(
                 '{"manifests": [{"digest": "sha256:../../etc", "size": 1}]}'
@@ -140,3 +153,42 @@ def test_unknown_tag_is_named(tmp_path: Path) -> None:
     root = make_layout(tmp_path / "l", tar(("disk/d", b"x")), tag="v1")
     with pytest.raises(StorageError, match="no image 'v2'"):
         layout.open_image(root, "v2", limit=LAYER)
+
+
+ONE = {"digest": f"sha256:{'1' * 64}", "size": 3 << 20}
+TWO = {"digest": f"sha256:{'2' * 64}", "size": 5}
+
+
+def test_what_an_image_takes_is_in_its_manifest() -> None:
+    text = json.dumps({"layers": [ONE, TWO, ONE]}).encode()
+    assert size.nested(text, "image") is None
+    assert size.image_bytes(text, "image") == (3 << 20) + 5, "a layer that is named twice is there once"
+
+
+def test_of_an_index_the_image_for_this_machine_counts() -> None:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    entries = [
+        {**ONE, "platform": {"architecture": "other"}},
+        {**TWO, "platform": {"architecture": arch}},
+    ]
+    found = size.nested(json.dumps({"manifests": entries}).encode(), "image")
+    assert found is not None
+    assert found.digest == TWO["digest"]
+    with pytest.raises(StorageError, match="image has no image for"):
+        size.nested(json.dumps({"manifests": entries[:1]}).encode(), "image")
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"{}", b'{"layers": 1}', b'{"layers": [1]}', b"[]", b"no", b'{"layers":[]}']
+)
+def test_a_manifest_that_tells_nothing_is_refused(manifest: bytes) -> None:
+    with pytest.raises(StorageError):
+        size.image_bytes(manifest, "image")
+
+
+def test_an_image_needs_room(tmp_path: Path) -> None:
+    size.require_room(tmp_path, 1 << 20, limit=1 << 20)
+    with pytest.raises(StorageError, match=r"the image has 2\.0 MiB; at most 1\.0 MiB are taken"):
+        size.require_room(tmp_path, 2 << 20, limit=1 << 20)
+    with pytest.raises(StorageError, match="left, and the image has"):
+        size.require_room(tmp_path, 1 << 60, limit=1 << 62)
