@@ -11,13 +11,15 @@ from pathlib import Path
 
 from launcher.errors import Bug
 from launcher.network import dnsmasq, namespace, nft, ruleset
+from launcher.network.standing import Standing
 from launcher.network.supervision import Supervision
 from launcher.plan.steps import (
     AnyStep,
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
-    FilterTap,
+    GuardLink,
+    JoinLinks,
     ServeAddresses,
     SharePool,
     TranslateAddresses,
@@ -25,6 +27,8 @@ from launcher.plan.steps import (
 
 UPLINK_PREFIX = "lu"
 """Links that need the node's NAT, see ``plan.networks``."""
+NODE = nft.Table("inet", ruleset.TABLE)
+"""What the node's namespace has for all instances."""
 
 
 class NetworkExecutor:
@@ -32,6 +36,7 @@ class NetworkExecutor:
 
     def __init__(self) -> None:
         self._pool = asyncio.Lock()
+        self._rules = Standing()
         self._servers = Supervision(dnsmasq.serve)
 
     async def make(self, step: AnyStep) -> None:
@@ -47,8 +52,12 @@ class NetworkExecutor:
                 from launcher.network.veth import create_veth
 
                 await asyncio.to_thread(create_veth, step)
-            case FilterTap():
-                await nft.apply(step.network, ruleset.filter_rules(step))
+            case JoinLinks():
+                from launcher.network.wire import join_links
+
+                await asyncio.to_thread(join_links, step)
+            case GuardLink():
+                await self._guard(step)
             case TranslateAddresses():
                 rules = ruleset.translation_rules(step)
                 await nft.apply(step.network, rules, namespace=Path(step.namespace))
@@ -72,10 +81,12 @@ class NetworkExecutor:
                 from launcher.network.veth import delete_veth
 
                 await asyncio.to_thread(delete_veth, step)
-            case FilterTap():
-                await nft.apply(step.network, ruleset.removal("netdev", ruleset.filter_table(step.tap)))
-            case TranslateAddresses():
-                pass  # they go with the namespace
+            case GuardLink(namespace=None):
+                table = ruleset.guard_table(step)
+                gone = ruleset.chain_removal("netdev", table, step.link)
+                await self._rules.end(nft.Table("netdev", table), step.link, step.network, gone)
+            case TranslateAddresses() | GuardLink() | JoinLinks():
+                pass  # they go with their namespace and their links
             case SharePool():
                 await self._unshare(step)
             case ServeAddresses():
@@ -85,25 +96,45 @@ class NetworkExecutor:
                 raise Bug(f"{type(step).__name__} is not a network step")
 
     def take_up(self, step: AnyStep) -> None:
-        """Look after what a living instance was given by an earlier agent: its server runs, or soon does."""
-        if isinstance(step, ServeAddresses):
-            self._servers.resume(step)
+        """Look after what a living instance was given by an earlier agent: its server runs, or soon does, and
+        its rules stand."""
+        match step:
+            case ServeAddresses():
+                self._servers.resume(step)
+            case SharePool():
+                self._rules.resume(NODE, ruleset.POOL_CHAIN, ruleset.pool_rules(step))
+            case GuardLink(namespace=None):
+                table = nft.Table("netdev", ruleset.guard_table(step))
+                self._rules.resume(table, step.link, ruleset.guard_rules(step))
+            case _:
+                pass
 
     async def close(self) -> None:
-        """Look after nothing any more; servers go on."""
+        """Look after nothing any more; servers and rules stay."""
         await self._servers.close()
+        await self._rules.close()
+
+    async def _guard(self, step: GuardLink) -> None:
+        rules = ruleset.guard_rules(step)
+        if step.namespace is not None:
+            await nft.apply(step.network, rules, namespace=Path(step.namespace))
+            return
+        await self._rules.keep(nft.Table("netdev", ruleset.guard_table(step)), step.link, step.network, rules)
 
     async def _share(self, step: SharePool) -> None:
+        rules = ruleset.pool_rules(step)
         async with self._pool:
             await asyncio.to_thread(_forward, step)
-            await nft.apply(step.network, ruleset.pool_rules(step))
+            if not self._rules.holds(NODE, ruleset.POOL_CHAIN, rules):
+                await self._rules.keep(NODE, ruleset.POOL_CHAIN, step.network, rules)
 
     async def _unshare(self, step: SharePool) -> None:
-        from launcher.network.link import marked
+        from launcher.network.link import any_marked
 
         async with self._pool:
-            if not await asyncio.to_thread(marked, UPLINK_PREFIX):
-                await nft.apply(step.network, ruleset.removal("inet", ruleset.TABLE))
+            if not await asyncio.to_thread(any_marked, UPLINK_PREFIX):
+                gone = ruleset.chain_removal("inet", ruleset.TABLE, ruleset.POOL_CHAIN)
+                await self._rules.end(NODE, ruleset.POOL_CHAIN, step.network, gone)
 
 
 def _create_namespace(step: CreateNetworkNamespace) -> None:

@@ -7,6 +7,7 @@ A link is ours when its alias says so; a link of the same name without our alias
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,14 +85,15 @@ def delete(network: str, name: str, owner: str, kind: str) -> None:
                 raise
 
 
-def marked(prefix: str) -> tuple[str, ...]:
-    """The names of our links that begin with ``prefix``."""
-    with netlink("", "cannot list links") as ip:
-        return tuple(
-            sorted(
-                name
-                for link in ip.get_links()
-                if (name := str(link.get_attr("IFLA_IFNAME"))).startswith(prefix)
-                and str(link.get_attr("IFLA_IFALIAS") or "").startswith(ALIAS_PREFIX)
-            )
-        )
+def any_marked(prefix: str) -> bool:
+    """Whether a link whose name begins with ``prefix`` is ours, of whichever instance."""
+    names = [name for _, name in socket.if_nameindex() if name.startswith(prefix)]
+    with netlink("", "cannot look for links") as ip:
+        return any(_has_alias(ip, name) for name in names)
+
+
+def _has_alias(ip: IPRoute, name: str) -> bool:
+    index = index_of(ip, name)
+    if index is None:
+        return False
+    return str(ip.get_links(index)[0].get_attr("IFLA_IFALIAS") or "").startswith(ALIAS_PREFIX)

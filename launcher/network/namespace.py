@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from launcher.errors import HostUnsupported, NetworkError
+from launcher.errors import HostUnsupported, LauncherError, NetworkError
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             done.append(work())
-        except (HostUnsupported, NetworkError, OSError, ValueError, LookupError) as error:
+        except (LauncherError, OSError, ValueError, LookupError) as error:
             failed.append(error)
 
     thread = threading.Thread(target=run, name="network namespace", daemon=True)

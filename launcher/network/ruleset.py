@@ -10,13 +10,17 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from launcher.plan.steps import FilterTap, ForwardedPorts, SharePool, TranslateAddresses
+from launcher.plan.steps import ForwardedPorts, GuardLink, SharePool, TranslateAddresses
 
 Command = dict[str, Any]
 Expression = dict[str, Any]
 
 TABLE: Final = "launcher"
-"""Our table of family inet, in the node's namespace and in each instance's."""
+"""Our tables of the families inet and netdev, in the node's namespace (there only inet) and in each
+instance's. What guards an instance's taps in the node's namespace has a table that its uid names."""
+
+POOL_CHAIN: Final = "postrouting"
+"""The chain of the node's table that translates what guests send beyond the node."""
 
 DHCP_SERVER, DHCP_CLIENT, DHCPV6_SERVER = 67, 68, 547
 LINK_LOCAL: Final = ipaddress.ip_network("fe80::/10")
@@ -32,27 +36,29 @@ _DROP: Final[Expression] = {"drop": None}
 _ACCEPT: Final[Expression] = {"accept": None}
 
 
-def filter_table(tap: str) -> str:
-    """The table of a tap: taps come and go one by one, so each has its own."""
-    return f"{TABLE}_{tap}"
+def guard_table(step: GuardLink) -> str:
+    """The netdev table that the step's chain is in: one for an instance."""
+    return TABLE if step.namespace is not None else f"{TABLE}_{step.owner}"
 
 
-def filter_rules(step: FilterTap) -> list[Command]:
-    """What may come out of the tap, and the wire it is put on, if any."""
-    name = filter_table(step.tap)
-    onward: Expression = {"fwd": {"dev": step.wire}} if step.wire is not None else _ACCEPT
-    checks = list(_guard(step, onward)) if step.guard and step.mac is not None else []
-    commands = [
-        *_replaced("netdev", name),
-        _hooked("netdev", name, "from_guest", "filter", "ingress", FILTER_PRIORITY, dev=step.tap),
-        *_rules("netdev", name, "from_guest", [*checks, [onward]]),
+def guard_rules(step: GuardLink) -> list[Command]:
+    """What may come in at the link, as one chain of it, whatever else the instance's table holds."""
+    table = guard_table(step)
+    made = _hooked("netdev", table, step.link, "filter", "ingress", FILTER_PRIORITY, dev=step.link)
+    return [
+        {"add": {"table": {"family": "netdev", "name": table}}},
+        made,
+        # Its link may be another one of the same name: the chain is hooked anew.
+        *chain_removal("netdev", table, step.link),
+        made,
+        *_rules("netdev", table, step.link, _guard(step)),
     ]
-    if step.wire is not None:
-        commands += [
-            _hooked("netdev", name, "to_guest", "filter", "ingress", FILTER_PRIORITY, dev=step.wire),
-            *_rules("netdev", name, "to_guest", [[{"fwd": {"dev": step.tap}}]]),
-        ]
-    return commands
+
+
+def chain_removal(family: str, table: str, name: str) -> list[Command]:
+    """Removes the chain, which is there."""
+    chain: Command = {"chain": {"family": family, "table": table, "name": name}}
+    return [{"flush": chain}, {"delete": chain}]
 
 
 def translation_rules(step: TranslateAddresses) -> list[Command]:
@@ -95,19 +101,16 @@ def pool_rules(step: SharePool) -> list[Command]:
         ]
         for pool in step.pools
     ]
+    made = _hooked("inet", TABLE, POOL_CHAIN, "nat", "postrouting", SNAT_PRIORITY)
     return [
-        *_replaced("inet", TABLE),
-        _hooked("inet", TABLE, "postrouting", "nat", "postrouting", SNAT_PRIORITY),
-        *_rules("inet", TABLE, "postrouting", rules),
+        {"add": {"table": {"family": "inet", "name": TABLE}}},
+        made,
+        *chain_removal("inet", TABLE, POOL_CHAIN)[:1],
+        *_rules("inet", TABLE, POOL_CHAIN, rules),
     ]
 
 
-def removal(family: str, name: str) -> list[Command]:
-    """Removes the table; one that is not there is made first, so that this cannot fail."""
-    return _replaced(family, name)[:2]
-
-
-def _guard(step: FilterTap, onward: Expression) -> Iterator[list[Expression]]:
+def _guard(step: GuardLink) -> Iterator[list[Expression]]:
     yield [_match(_payload("ether", "saddr"), step.mac, "!="), _DROP]
     yield [_match(_payload("arp", "saddr ether"), step.mac, "!="), _DROP]
     yield [_match(_payload("udp", "sport"), {"set": [DHCP_SERVER, DHCPV6_SERVER]}), _DROP]
@@ -122,7 +125,7 @@ def _guard(step: FilterTap, onward: Expression) -> Iterator[list[Expression]]:
             asking = [
                 _match(_payload("ip", "saddr"), "0.0.0.0"),  # noqa: S104 - no address, not all of them
                 _match(_payload("udp", "dport"), DHCP_SERVER),
-                onward,
+                _ACCEPT,
             ]
             yield asking
             yield [_match(_payload("arp", "saddr ip"), {"set": ["0.0.0.0", address]}, "!="), _DROP]  # noqa: S104
@@ -131,8 +134,8 @@ def _guard(step: FilterTap, onward: Expression) -> Iterator[list[Expression]]:
             own = {"set": [_prefix("::/128"), address, _prefix(str(LINK_LOCAL))]}
             yield [_match(_payload("ip6", "saddr"), own, "!="), _DROP]
             advertised = _match(_payload("icmpv6", "type"), NEIGHBOUR_ADVERTISEMENT)
-            yield [advertised, _match(_raw(TARGET_OFFSET, 10), LINK_LOCAL_TOP), onward]
-            yield [advertised, *_target_is(address), onward]
+            yield [advertised, _match(_raw(TARGET_OFFSET, 10), LINK_LOCAL_TOP), _ACCEPT]
+            yield [advertised, *_target_is(address), _ACCEPT]
             yield [advertised, _DROP]
 
 

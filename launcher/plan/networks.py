@@ -18,8 +18,9 @@ from launcher.plan.steps import (
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
-    FilterTap,
     ForwardedPorts,
+    GuardLink,
+    JoinLinks,
     MakeDirectory,
     ServeAddresses,
     SharePool,
@@ -39,7 +40,8 @@ NETWORK_STEPS = (
     CreateTap,
     CreateNetworkNamespace,
     CreateVeth,
-    FilterTap,
+    JoinLinks,
+    GuardLink,
     TranslateAddresses,
     SharePool,
     ServeAddresses,
@@ -101,8 +103,8 @@ def _bridged(
         queues=nic.queues or 1,
         vlan=(there.vlan or None) if there is not None else None,
     )
-    if there is not None and there.guard:
-        yield FilterTap(owner=owner, network=nic.name, tap=tap, mac=nic.mac)
+    if there is not None and there.guard and nic.mac is not None:
+        yield GuardLink(owner=owner, network=nic.name, link=tap, mac=nic.mac)
 
 
 def _masqueraded(
@@ -138,15 +140,11 @@ def _masqueraded(
             f"{gateway}/{subnet.prefixlen}" for gateway, subnet in zip(gateways, subnets, strict=True)
         ),
     )
-    yield FilterTap(
-        owner=owner,
-        network=name,
-        tap=tap,
-        mac=nic.mac,
-        addresses=guests,
-        guard=context.settings.network.guard,
-        wire=wire,
-    )
+    yield JoinLinks(owner=owner, network=name, first=tap, second=wire)
+    if context.settings.network.guard and nic.mac is not None:
+        yield GuardLink(
+            owner=owner, network=name, link=INSIDE, mac=nic.mac, addresses=guests, namespace=namespace
+        )
     yield SharePool(owner=owner, network=name, pools=pools)
     yield CreateVeth(
         owner=owner,

@@ -198,20 +198,29 @@ class CreateVeth(Step, frozen=True, kw_only=True, tag="CreateVeth"):
     gateways: tuple[str, ...] = ()
 
 
-class FilterTap(Step, frozen=True, kw_only=True, tag="FilterTap"):
-    """What may come out of a tap, and where it goes.
+class JoinLinks(Step, frozen=True, kw_only=True, tag="JoinLinks"):
+    """A wire between two links of libvirt's network namespace: what comes in at one goes out at the other.
 
-    With ``guard`` only frames of ``mac`` pass and, when ``addresses`` are given, only theirs; nothing that a
-    router or a DHCP server would say. With ``wire`` all that passes goes out of that link, and all that comes
-    in there goes to the guest: no bridge is needed.
+    No bridge and no rule is needed; the wire goes with its links.
     """
 
     network: str
-    tap: str
-    mac: str | None = None
+    first: str
+    second: str
+
+
+class GuardLink(Step, frozen=True, kw_only=True, tag="GuardLink"):
+    """What may come in at the link that a guest is behind, in ``namespace`` or in libvirt's own (None).
+
+    Only frames of ``mac`` pass and, when ``addresses`` are given, only theirs; nothing that a router or a
+    DHCP server would say.
+    """
+
+    network: str
+    link: str
+    mac: str
     addresses: tuple[str, ...] = ()
-    guard: bool = True
-    wire: str | None = None
+    namespace: str | None = None
 
 
 class ForwardedPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,7 +300,8 @@ AnyStep = (
     | CreateTap
     | CreateNetworkNamespace
     | CreateVeth
-    | FilterTap
+    | JoinLinks
+    | GuardLink
     | TranslateAddresses
     | SharePool
     | ServeAddresses

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import manifests
+import networks
 from measure import Case, measure, memory_after, memory_of_idle_agent, pin
 
 from launcher.domain.build import build
@@ -58,6 +59,7 @@ def main() -> None:
         shown = f"{best_s * 1e3:11.2f} ms" if best_s >= 1e-3 else f"{best_s * 1e6:11.1f} µs"
         print(f"{case.name:56}{1 / best_s:10.0f}{1 / timing.median_s:10.0f}{shown}")
     memory()
+    networks.report()
 
 
 def translation(name: str, text: str) -> list[Case]:

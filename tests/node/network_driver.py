@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program for tests, run inside a node: makes or releases the steps of a file, and says so before each."""
+"""A program for tests, run inside a node: makes or releases the steps of a file, and says so before each.
+
+``make-and-stay`` and ``adopt-and-stay`` look after them until standard input ends.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ from launcher.plan.steps import MakeDirectory, decode
 
 async def main(verb: str, file: str) -> None:
     """Make (or, from the last to the first, release) every step of ``file``."""
+    if verb.endswith("-and-stay"):
+        await stay(verb.removesuffix("-and-stay"), file)
+        return
     steps = [decode(line) for line in Path(file).read_text().splitlines()]
     executor = NetworkExecutor()
     print(f"pid {os.getpid()}", flush=True)
@@ -32,6 +38,20 @@ async def main(verb: str, file: str) -> None:
             await executor.release(step)
     await executor.close()
     print("done", flush=True)
+
+
+async def stay(verb: str, file: str) -> None:
+    """Make or take up what is of a network, and look after it."""
+    executor = NetworkExecutor()
+    for line in Path(file).read_text().splitlines():
+        step = decode(line)
+        if verb == "adopt":
+            executor.take_up(step)
+        elif not isinstance(step, MakeDirectory):
+            await executor.make(step)
+    print("staying", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await executor.close()
 
 
 if __name__ == "__main__":

@@ -8,54 +8,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+from agent_world import eventually
 from network_guests import left_on, python
+from network_plans import guarded, masquerade
 
 from launcher.errors import CommandFailed
 from launcher.lab.node import Node
-from launcher.plan.allocations import Allocations
-from launcher.plan.context import plan_context
-from launcher.plan.devices import plan_devices
-from launcher.plan.facts import NodeFacts
-from launcher.plan.networks import network_steps
-from launcher.plan.settings import PlanSettings
 from launcher.plan.steps import AnyStep, CreateTap, CreateVeth, ServeAddresses, encode
-from launcher.spec.codec import dec_hook
-from launcher.spec.model import VirtualMachineInstance
 
 pytestmark = pytest.mark.node
 
 DRIVER = Path(__file__).with_name("network_driver.py")
 DELAYS_S = (0.0, 0.02)
 """Where in a step the driver is killed: a step takes 5 to 40 ms."""
-
-
-def masquerade(number: int = 1) -> list[AnyStep]:
-    """The steps of a masqueraded interface of the instance ``number``."""
-    manifest = {
-        "metadata": {"name": f"g{number}", "namespace": "default"},
-        "spec": {
-            "domain": {
-                "memory": {"guest": "64Mi"},
-                "devices": {"interfaces": [{"name": "default", "masquerade": {}, "ports": [{"port": 80}]}]},
-            },
-            "networks": [{"name": "default", "pod": {}}],
-        },
-    }
-    uid = f"00000000-0000-4000-8000-{number:012x}"
-    allocations = Allocations(
-        uid=uid,
-        uuid=uid,
-        macs={"default": f"02:00:00:00:01:{number:02x}"},
-        taps={"default": f"lt{number:012x}"},
-        outer=(f"100.64.0.{number + 1}", f"fd64:6c61:756e::{number + 1:x}"),
-    )
-    vmi = msgspec.convert(manifest, VirtualMachineInstance, dec_hook=dec_hook)
-    context = plan_context(vmi, NodeFacts(), allocations, PlanSettings())
-    return list(network_steps(context, plan_devices(context)))
 
 
 STEPS = masquerade()
@@ -151,7 +121,7 @@ def test_neighbours_are_left_alone(node: Node) -> None:
     drive(node, "release", STEPS)
     assert "lu000000000002" in node.run("ip", "-br", "link")
     assert "masquerade" in node.run("nft", "list", "table", "inet", "launcher")
-    assert "fwd to" in node.run("nft", "list", "table", "netdev", "launcher_lt000000000002")
+    assert "mirred" in node.run("tc", "filter", "show", "dev", "lt000000000002", "ingress")
     drive(node, "release", other)
     assert node.run("nft", "list", "tables").split() == ["table", "inet", "somebodys"]
     node.run("nft", "delete", "table", "inet", "somebodys")
@@ -170,6 +140,50 @@ def test_a_foreign_link_of_the_same_name_is_refused_and_stays(node: Node, kind: 
         json.loads(node.run("ip", "-j", "-d", "link", "show", name))[0]["linkinfo"]["info_kind"] == "bridge"
     )
     node.run("ip", "link", "del", name)
+
+
+@contextmanager
+def looking_after(node: Node, verb: str, steps: Sequence[AnyStep]) -> Iterator[None]:
+    """An executor that made (``make``) or took up (``adopt``) the steps and goes on."""
+    process = subprocess.Popen(
+        [*node.namespaces.prefix(), sys.executable, str(DRIVER), f"{verb}-and-stay", _file(node, steps)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert any(line == "staying\n" for line in process.stdout)
+        yield
+    finally:
+        process.communicate(timeout=30)
+
+
+def _rules(node: Node) -> list[str]:
+    """The lines of all rules; tables that are made again come in another order."""
+    return sorted(node.run("nft", "list", "ruleset").splitlines())
+
+
+@pytest.mark.parametrize("verb", ["make", "adopt"])
+def test_what_somebody_flushes_is_made_again(node: Node, verb: str) -> None:
+    steps = [*STEPS, *guarded(2)]
+    drive(node, "make", steps)
+    whole = _rules(node)
+    assert "table netdev launcher_00000000-0000-4000-8000-000000000002 {" in whole
+    with looking_after(node, verb, steps):
+        for harm in (
+            ("flush", "ruleset"),
+            ("delete", "table", "inet", "launcher"),
+            ("flush", "table", "netdev", "launcher_00000000-0000-4000-8000-000000000002"),
+        ):
+            node.run("nft", *harm)
+            eventually("the rules", lambda: _rules(node) == whole)
+        shown_rules = node.run("nft", "-a", "list", "chain", "inet", "launcher", "postrouting")
+        handle = re.findall(r"masquerade # handle ([0-9]+)", shown_rules)[0]
+        node.run("nft", "delete", "rule", "inet", "launcher", "postrouting", "handle", handle)
+        eventually("the rule", lambda: _rules(node) == whole)
+    drive(node, "release", steps)
 
 
 # A DHCPv4 exchange from the guest's end of a tap, with what was offered as JSON.

@@ -20,7 +20,7 @@ from launcher.domain.read import DomainView
 from launcher.errors import HostUnsupported, InvalidSpec
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.plan.settings import BridgedNetwork, NetworkSettings
-from launcher.plan.steps import CreateTap, FilterTap
+from launcher.plan.steps import CreateTap, GuardLink
 from launcher.spec.load import load_vmi
 
 RUNNING = DomainRecord(uuid="u", name="n", state=DomainState.RUNNING, reason="booted", persistent=True)
@@ -82,7 +82,7 @@ def test_a_new_interface_is_planned_and_the_others_stay_as_they_are() -> None:
     assert second.tap == after.allocations.taps["lan"]
     assert second.mac == after.allocations.macs["lan"]
     assert after.plan.steps[: len(record.plan.steps)] == record.plan.steps
-    assert [type(step) for step in after.plan.steps[len(record.plan.steps) :]] == [CreateTap, FilterTap]
+    assert [type(step) for step in after.plan.steps[len(record.plan.steps) :]] == [CreateTap, GuardLink]
     assert after.allocations.outer == record.allocations.outer
     assert after.manifest.spec.networks[1].name == "lan"
 
@@ -120,7 +120,7 @@ def test_an_absent_interface_is_unplugged_and_then_what_it_needed_goes() -> None
     assert interfaces_step(absent, seen) == UnplugInterface("lan", mac or "")
     dropped = interfaces_step(absent, without(seen, "lan"))
     assert isinstance(dropped, DropNetwork)
-    assert {type(step) for step in dropped.steps} == {CreateTap, FilterTap}
+    assert {type(step) for step in dropped.steps} == {CreateTap, GuardLink}
     settled = nics.without_steps(absent, dropped.steps)
     assert interfaces_step(settled, without(seen, "lan")) is None
     gone = change(settled, ONE_TEXT)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from launcher.network.ruleset import (
     Command,
-    filter_rules,
+    guard_rules,
     pool_rules,
-    removal,
     translation_rules,
 )
-from launcher.plan.steps import FilterTap, ForwardedPorts, SharePool, TranslateAddresses
+from launcher.plan.steps import ForwardedPorts, GuardLink, SharePool, TranslateAddresses
 
 MAC = "02:00:00:00:00:01"
 
@@ -35,8 +34,8 @@ def translation(*ports: ForwardedPorts) -> TranslateAddresses:
     )
 
 
-def guarded(*addresses: str, wire: str | None = "w0") -> FilterTap:
-    return FilterTap(owner="u", network="n", tap="t0", mac=MAC, addresses=addresses, wire=wire)
+def guarded(*addresses: str, namespace: str | None = None) -> GuardLink:
+    return GuardLink(owner="u", network="n", link="t0", mac=MAC, addresses=addresses, namespace=namespace)
 
 
 def rules(commands: list[Command], chain: str) -> list[str]:
@@ -47,24 +46,28 @@ def rules(commands: list[Command], chain: str) -> list[str]:
 @pytest.mark.parametrize(
     ("commands", "family", "table"),
     [
-        (filter_rules(guarded("10.0.2.2")), "netdev", "launcher_t0"),
+        (guard_rules(guarded("10.0.2.2")), "netdev", "launcher_u"),
+        (guard_rules(guarded("10.0.2.2", namespace="/ns")), "netdev", "launcher"),
         (translation_rules(translation()), "inet", "launcher"),
         (pool_rules(SharePool(owner="u", network="n", pools=("100.64.0.0/16",))), "inet", "launcher"),
-        (removal("inet", "launcher"), "inet", "launcher"),
     ],
 )
-def test_a_ruleset_replaces_one_table_of_ours_and_nothing_else(
+def test_a_ruleset_names_one_table_of_ours_and_nothing_else(
     commands: list[Command], family: str, table: str
 ) -> None:
-    whole = {"table": {"family": family, "name": table}}
-    assert commands[:2] == [{"add": whole}, {"delete": whole}]
-    assert "flush" not in json.dumps(commands)
-    for command in commands[2:]:
-        ((verb, thing),) = command.items()
+    assert commands[0] == {"add": {"table": {"family": family, "name": table}}}
+    for command in commands[1:]:
+        ((_, thing),) = command.items()
         ((kind, body),) = thing.items()
-        assert verb == "add"
+        assert kind in ("table", "chain", "rule")
         assert body["family"] == family
         assert body["name" if kind == "table" else "table"] == table
+
+
+def test_chains_of_one_table_are_replaced_one_by_one() -> None:
+    commands = guard_rules(guarded())
+    assert not any("table" in command.get("delete", {}) for command in commands)
+    assert {c["flush"]["chain"]["name"] for c in commands if "flush" in c} == {"t0"}
 
 
 def test_everything_is_forwarded_when_no_port_is_named() -> None:
@@ -114,18 +117,6 @@ def test_the_namespace_passes_on_nothing_that_nobody_asked_for() -> None:
     assert chain["policy"] == "drop"
 
 
-def test_without_a_wire_a_tap_stays_on_its_bridge() -> None:
-    commands = filter_rules(guarded(wire=None))
-    assert "fwd" not in json.dumps(commands)
-    assert rules(commands, "from_guest")[-1] == '[{"accept": null}]'
-    assert rules(commands, "to_guest") == []
-
-
-def test_an_unguarded_wire_lets_everything_through() -> None:
-    step = FilterTap(owner="u", network="n", tap="t0", mac=MAC, guard=False, wire="w0")
-    assert rules(filter_rules(step), "from_guest") == ['[{"fwd": {"dev": "w0"}}]']
-
-
 def test_ipv6_is_dropped_where_the_guest_has_none() -> None:
-    found = rules(filter_rules(guarded("10.0.2.2")), "from_guest")
+    found = rules(guard_rules(guarded("10.0.2.2")), "t0")
     assert any('{"set": ["arp", "ip"]}' in rule and "drop" in rule for rule in found)

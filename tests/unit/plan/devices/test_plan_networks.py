@@ -21,8 +21,9 @@ from launcher.plan.steps import (
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
-    FilterTap,
     ForwardedPorts,
+    GuardLink,
+    JoinLinks,
     MakeDirectory,
     ServeAddresses,
     SharePool,
@@ -77,13 +78,14 @@ def test_masquerade_is_planned_to_the_last_step() -> None:
             peer_mac="02:00:00:00:00:00",
             peer_addresses=("10.0.2.1/24", "fd10:0:2::1/120"),
         ),
-        FilterTap(
+        JoinLinks(owner=UID, network="n", first="lt0123456789ab", second="lw0123456789ab"),
+        GuardLink(
             owner=UID,
             network="n",
-            tap="lt0123456789ab",
+            link="guest",
             mac=MAC,
             addresses=("10.0.2.2", "fd10:0:2::2"),
-            wire="lw0123456789ab",
+            namespace=NAMESPACE,
         ),
         SharePool(owner=UID, network="n", pools=("100.64.0.0/16", "fd64::/64")),
         CreateVeth(
@@ -130,14 +132,14 @@ def test_ranges_of_guests_are_the_manifests() -> None:
     assert served.gateways == ("192.0.2.17", "fd00:1::1")
     assert served.guests == ("192.0.2.18/28", "fd00:1::2/64")
     assert of(found, TranslateAddresses).guests == ("192.0.2.18", "fd00:1::2")
-    assert of(found, FilterTap).addresses == ("192.0.2.18", "fd00:1::2")
+    assert of(found, GuardLink).addresses == ("192.0.2.18", "fd00:1::2")
 
 
 def test_a_family_without_a_pool_does_not_exist() -> None:
     found = steps("{name: n, masquerade: {}}", outer=("100.64.0.9",))
     assert of(found, ServeAddresses).guests == ("10.0.2.2/24",)
     assert of(found, SharePool).pools == ("100.64.0.0/16",)
-    assert of(found, FilterTap).addresses == ("10.0.2.2",)
+    assert of(found, GuardLink).addresses == ("10.0.2.2",)
 
 
 def test_ports_and_ranges_of_ports() -> None:
@@ -188,7 +190,7 @@ def test_a_multus_network_is_a_bridge_of_the_node(name: str) -> None:
     found = steps("{name: n, bridge: {}}", f"multus: {{networkName: {name}}}", network_settings=BLUE)
     assert found == [
         CreateTap(owner=UID, network="n", name="lt0123456789ab", bridge="br1", mtu=9000, vlan=7),
-        FilterTap(owner=UID, network="n", tap="lt0123456789ab", mac=MAC),
+        GuardLink(owner=UID, network="n", link="lt0123456789ab", mac=MAC),
     ]
 
 
