@@ -43,9 +43,8 @@ class Round:
 
 def report() -> None:
     """Print a table; where it cannot be measured, why."""
-    print(
-        f"\n{'networks of guests behind masquerade':56}{'made':>10}{'each':>10}{'the last':>10}{'removed':>10}"
-    )
+    heads = "".join(f"{head:>10}" for head in ("made", "each", "the last", "removed"))
+    print(f"\n{'networks of guests behind masquerade':56}{heads}")
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "dnsmasq"))):
         print("not measured: it needs root, unshare and dnsmasq")
         return
