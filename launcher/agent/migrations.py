@@ -203,6 +203,10 @@ class Migrations:
         await self._runs.delete(f"{namespace}/{name}")
         return last
 
+    async def recording(self, namespace: str, name: str) -> bytes:
+        """What is recorded of a migration, as JSON lines; raises NotFound."""
+        return await self._runs.recording(f"{namespace}/{name}")
+
     async def cancel_of(self, machine: Machine) -> None:
         """Ask the migration that takes ``machine`` away, if any, to stop."""
         if machine.record.outgoing:

@@ -246,6 +246,10 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.delete(namespace, name)
 
+    async def migration_recording(self, namespace: str, name: str) -> bytes:
+        """See ``AgentPort``."""
+        return await self._migrations.recording(namespace, name)
+
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
         """See ``AgentPort``."""
         return await self._migrations.incoming.prepare(request)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 
@@ -17,6 +18,7 @@ from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
 from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
+from launcher.agent.recordings import Recordings, header_of
 from launcher.agent.records import InstanceRecord
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
@@ -34,6 +36,8 @@ log = get(__name__)
 KIND = "outgoing"
 KEPT = 100
 """Ended migrations that are remembered; older ones are dropped."""
+LET_GO_S = 30.0
+"""So long the end of a migration is held back until this node has let go of the guest that left."""
 CONFIRM_AGAIN_S = 10.0
 CONFIRM_TRIES = 360
 """A target that is away after the guest arrived there is asked for an hour."""
@@ -65,6 +69,8 @@ class OutgoingRuns:
         self._peers: dict[str, GrpcPeer] = {}
         self._slots = Slots(outbound_limit(config))
         self._at_once: dict[str, asyncio.Event] = {}
+        self._settling: set[str] = set()
+        self._recordings = Recordings(Path(config.state_dir, "recordings"))
         self._connected = asyncio.Event()
 
     async def load(self) -> None:
@@ -73,9 +79,12 @@ class OutgoingRuns:
         for text in (await self._services.store.documents(KIND)).values():
             entry = msgspec.json.decode(text, type=OutgoingEntry, dec_hook=dec_hook)
             self._entries[entry.key] = entry
+            if _ended(entry.attempt) and entry.attempt.attempt in held:
+                self._settling.add(entry.key)
             self._publish(entry)
-            if not _ended(entry.attempt) or entry.attempt.attempt in held:
+            if not _ended(entry.attempt) or entry.key in self._settling:
                 self.run(entry)
+        await self._prune()
 
     def resume(self) -> None:
         """libvirt answers (again)."""
@@ -103,6 +112,14 @@ class OutgoingRuns:
         self._entries.pop(entry.key, None)
         self._progress.pop(entry.key, None)
         self._hub.remove(entry.key)
+        await self._recordings.drop(entry.attempt.attempt)
+
+    async def recording(self, key: str) -> bytes:
+        """What is recorded of a migration, as JSON lines; raises NotFound."""
+        entry = self._entries.get(key)
+        if entry is None:
+            raise NotFound("VirtualMachineInstanceMigration", key)
+        return await self._recordings.read(entry.attempt.attempt)
 
     def run(self, entry: OutgoingEntry) -> None:
         """Carry the entry on in a task of its own."""
@@ -121,6 +138,8 @@ class OutgoingRuns:
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
+        if entry.attempt.phase.final:
+            raise WrongPhase(f"{key} has ended already: {entry.attempt.phase.value}")
         attempt = msgspec.structs.replace(entry.attempt, cancel=True)
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
         if key in self._at_once:
@@ -214,7 +233,11 @@ class OutgoingRuns:
                 break
             await asyncio.sleep(CONFIRM_AGAIN_S)
             attempt = await self._carry(self._entries[key], machine)
-        await self._settle(self._entries[key], machine)
+        try:
+            await self._settle(self._entries[key], machine)
+        finally:
+            self._settling.discard(key)
+        self._publish(self._entries[key])
         if self._entries[key].deleted:
             await self.drop(self._entries[key])
         await self._trim()
@@ -235,6 +258,9 @@ class OutgoingRuns:
         facts = await self._facts.get()
         shown = self._services.hub.get(machine.record.key)
         companions = msgspec.json.encode(companions_for_target(machine.record)).decode()
+        recorder = None
+        if not entry.attempt.phase.final:
+            recorder = await self._recordings.recorder(header_of(entry, self._services.clock.now()))
         engine = SourceMigration(
             entry.attempt,
             material=Material(
@@ -257,6 +283,7 @@ class OutgoingRuns:
             clock=self._services.clock,
             journal=_Journal(self, entry.key, machine),
             publish=lambda progress: self._tell(entry.key, progress),
+            recorder=recorder,
         )
         self._engines[entry.key] = engine
         try:
@@ -265,8 +292,10 @@ class OutgoingRuns:
             self._engines.pop(entry.key, None)
 
     async def note(self, key: str, machine: Machine, attempt: AttemptRecord) -> None:
-        """The engine's record changed: store and show it."""
+        """The engine's record changed: store and show it, its end not before ``_settle``."""
         entry = msgspec.structs.replace(self._entries[key], attempt=attempt)
+        if _ended(attempt):
+            self._settling.add(key)
         await self.save(entry)
         if not machine.gone:
             state = migration_state(entry)
@@ -282,6 +311,7 @@ class OutgoingRuns:
             cause=attempt.cause.value,
             why=attempt.reason,
         )
+        await self._recordings.end(entry)
         if machine.gone:
             return
 
@@ -294,12 +324,22 @@ class OutgoingRuns:
             return msgspec.structs.replace(record, outgoing=held, migration_state=state)
 
         await machine.update(change)
+        if attempt.phase is Phase.SUCCEEDED and attempt.confirmed:
+            try:  # Whoever sees that it succeeded may send the guest back: nothing of it may be here then.
+                async with asyncio.timeout(LET_GO_S):
+                    await machine.wait_gone()
+            except TimeoutError:
+                log.warning("what the guest left here is not removed yet", migration=entry.key)
 
     async def _trim(self) -> None:
         ended = [entry for entry in self.entries() if _ended(entry.attempt)]
         ended.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
         for entry in ended[: max(0, len(ended) - KEPT)]:
             await self.drop(entry)
+        await self._prune()
+
+    async def _prune(self) -> None:
+        await self._recordings.prune(frozenset(entry.attempt.attempt for entry in self.entries()))
 
     def _peer(self, target: str) -> GrpcPeer:
         if target not in self._peers:
@@ -311,7 +351,8 @@ class OutgoingRuns:
         self._publish(self._entries[key])
 
     def _publish(self, entry: OutgoingEntry) -> None:
-        self._hub.set(entry.key, view(entry, self._progress.get(entry.key)))
+        shown = _before_the_end(entry) if entry.key in self._settling else entry
+        self._hub.set(entry.key, view(shown, self._progress.get(entry.key)))
 
 
 class _Journal:
@@ -324,6 +365,14 @@ class _Journal:
 
     async def save(self, record: AttemptRecord) -> None:
         await self._runs.note(self._key, self._machine, record)
+
+
+def _before_the_end(entry: OutgoingEntry) -> OutgoingEntry:
+    """The entry as it is shown while its end is settled: it runs."""
+    transitions = tuple(t for t in entry.attempt.transitions if not t.phase.final)
+    phase = transitions[-1].phase if transitions else Phase.PENDING
+    attempt = msgspec.structs.replace(entry.attempt, phase=phase, transitions=transitions, report=None)
+    return msgspec.structs.replace(entry, attempt=attempt)
 
 
 def _ended(attempt: AttemptRecord) -> bool:

@@ -194,6 +194,9 @@ class AgentPort(Protocol):
     async def delete_migration(self, namespace: str, name: str) -> MigrationView:
         """Forget a migration; one under way is cancelled first and forgotten when it ended."""
 
+    async def migration_recording(self, namespace: str, name: str) -> bytes:
+        """What a migration saw and decided so far, as JSON lines (``migration.recording``)."""
+
     async def node(self) -> NodeView: ...
 
     # Attestation of SEV guests: HostUnsupported without SEV, WrongPhase when it is not the time for it.

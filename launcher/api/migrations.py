@@ -13,8 +13,11 @@ import grpc
 from launcher.agent.port import AgentPort
 from launcher.api import convert, manifest
 from launcher.api.stream import closing
+from launcher.units import KIB
 from launcher.v1 import migrations_pb2 as pb
 from launcher.v1.migrations_pb2_grpc import MigrationServiceServicer
+
+RECORDING_PIECE = 256 * KIB
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -87,3 +90,11 @@ class Migrations(MigrationServiceServicer):
         """Forget it."""
         view = await self._agent.delete_migration(*convert.key(request))
         return pb.DeleteMigrationResponse(migration=convert.migration(view))
+
+    async def GetRecording(
+        self, request: pb.GetRecordingRequest, context: Context
+    ) -> AsyncIterator[pb.GetRecordingResponse]:
+        """What it saw and decided, in pieces."""
+        lines = await self._agent.migration_recording(*convert.key(request))
+        for start in range(0, len(lines), RECORDING_PIECE):
+            yield pb.GetRecordingResponse(data=lines[start : start + RECORDING_PIECE])

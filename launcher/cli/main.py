@@ -39,7 +39,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "migrate_recover",
         "Resume a post-copy that was interrupted.",
     ),
-    "migration": ("launcher.cli.commands.migration", "migration_group", "Replay recorded migrations."),
+    "migration": (
+        "launcher.cli.commands.migration",
+        "migration_group",
+        "Show, plot, replay migrations.",
+    ),
     "node": ("launcher.cli.commands.node", "node", "Show the node."),
     "validate": ("launcher.cli.commands.validate", "validate", "Check a manifest (needs no agent)."),
     "translate": ("launcher.cli.commands.translate", "translate", "Print the domain XML (needs no agent)."),

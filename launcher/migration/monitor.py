@@ -42,6 +42,7 @@ from launcher.migration.policy import (
     StartPostCopy,
 )
 from launcher.migration.progress import MigrationProgress
+from launcher.migration.recording import Acted, Decided, Looked, NoRecorder, Recorder, Resumed
 from launcher.migration.sample import Sample, sample_from_stats
 from launcher.migration.series import Series
 
@@ -87,7 +88,9 @@ class Monitor:
         policy: Policy[Any],
         clock: Clock,
         publish: Callable[[MigrationProgress], None],
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder: Recorder = recorder or NoRecorder()
         self._hypervisor = hypervisor
         self._ledger = ledger
         self._policy = policy
@@ -155,6 +158,9 @@ class Monitor:
         """
         if call is not None:
             call.add_done_callback(lambda _: self._wake.set())
+        else:
+            state = self._ledger.record.policy_state
+            self._recorder.note(Resumed(t=self._ledger.elapsed, at=self._clock.now(), state=state))
         silent_since: float | None = None
         missed_since: float | None = None
         while True:
@@ -233,16 +239,19 @@ class Monitor:
         return "post-copy began: the guest runs on the target"
 
     async def _decide(self, sample: Sample) -> str:
+        self._recorder.note(Looked(sample=sample))
         decision = self._policy.step(self._state, sample)
         self._state = decision.state
-        notes = []
+        outcomes = []
         for action in decision.actions:
             outcome = await self._perform(action)
             self._state = self._policy.settle(self._state, outcome)
-            notes.append(_describe(outcome))
-        if decision.actions:
+            outcomes.append(outcome)
+        if outcomes or decision.label:
+            self._recorder.note(Decided(t=sample.t, outcomes=tuple(outcomes), label=decision.label))
+        if outcomes:
             await self._save()
-        return "; ".join(notes)
+        return "; ".join(map(_describe, outcomes))
 
     async def _perform(self, action: Action) -> Outcome:
         """Do one action within its deadline; a failure is an outcome, not an exception."""
@@ -287,9 +296,13 @@ class Monitor:
             return ""
         if self._aborted_at is not None and self._clock.monotonic() - self._aborted_at < ABORT_AGAIN_S:
             return ""
-        if record.abort_cause and record.abort_cause is not Cause.CANCELLED:
-            return _describe(await self._perform(Abort(reason=record.abort_reason, cause=record.abort_cause)))
-        return _describe(await self._perform(Abort(reason="cancelled on request", cause=Cause.CANCELLED)))
+        again = record.abort_cause and record.abort_cause is not Cause.CANCELLED
+        asked = Abort(reason="cancelled on request", cause=Cause.CANCELLED)
+        outcome = await self._perform(
+            Abort(reason=record.abort_reason, cause=record.abort_cause) if again else asked
+        )
+        self._recorder.note(Acted(outcome=outcome))
+        return _describe(outcome)
 
     async def _checkpoint(self, *, boundary: bool) -> None:
         age = self._clock.monotonic() - self._saved_at
@@ -299,6 +312,7 @@ class Monitor:
     async def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
         await self._ledger.change(policy_state=self._policy.encode(self._state))
+        await self._recorder.flush()
 
 
 def _restored(policy: Policy[Any], text: str) -> Any:

@@ -116,7 +116,7 @@ def replay(series: SeriesFile, *, policy: str = "") -> tuple[ReplayLine, ...]:
             state = rules.settle(state, Outcome(action=action, t=sample.elapsed_ms / 1000))
             limit = action.ms if isinstance(action, SetMaxDowntime) else limit
         if decision.actions:
-            lines.append(_line(number, sample.elapsed_ms, decision))
+            lines.append(replay_line(number, sample.elapsed_ms, decision))
     return tuple(lines)
 
 
@@ -189,7 +189,8 @@ def _sample(given: SeriesSample, limit: int | None, sent: int) -> Sample:
     )
 
 
-def _line(number: int, now_ms: int, decision: Decision[Any]) -> ReplayLine:
+def replay_line(number: int, now_ms: int, decision: Decision[Any]) -> ReplayLine:
+    """One decision as it is shown."""
     label = "" if decision.label == "none" else decision.label
     return ReplayLine(
         step=number,

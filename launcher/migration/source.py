@@ -40,6 +40,7 @@ from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.reasons import failure, unfit
+from launcher.migration.recording import Recorder
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
 from launcher.migration.resolve import RESOLVE_S, Resolver
@@ -59,7 +60,7 @@ class SourceMigration:
     """One attempt. ``run`` it once; ``cancel`` may come at any time from another task of the same loop.
 
     ``publish`` gets the progress after every look and phase; it must not block. ``journal`` keeps the
-    record; the final one is also what ``run`` returns.
+    record; the final one is also what ``run`` returns. ``recorder`` keeps what was seen and decided.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class SourceMigration:
         clock: Clock,
         journal: Journal,
         publish: Callable[[MigrationProgress], None],
+        recorder: Recorder | None = None,
     ) -> None:
         self._material = material
         self._hypervisor = hypervisor
@@ -80,7 +82,7 @@ class SourceMigration:
         self._ledger = Ledger(record, journal, clock)
         self._clock = clock
         self._publish = publish
-        self._monitor = Monitor(hypervisor, self._ledger, policy, clock, publish)
+        self._monitor = Monitor(hypervisor, self._ledger, policy, clock, publish, recorder)
 
     @property
     def record(self) -> AttemptRecord:

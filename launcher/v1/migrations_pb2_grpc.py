@@ -76,6 +76,11 @@ class MigrationServiceStub:
                 request_serializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.FromString,
                 _registered_method=True)
+        self.GetRecording = channel.unary_stream(
+                '/launcher.v1.MigrationService/GetRecording',
+                request_serializer=launcher_dot_v1_dot_migrations__pb2.GetRecordingRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_migrations__pb2.GetRecordingResponse.FromString,
+                _registered_method=True)
 
 
 class MigrationServiceServicer:
@@ -137,6 +142,14 @@ class MigrationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRecording(self, request, context):
+        """What a migration saw, what was decided and why, so far: JSON lines, which `launcherctl migration replay` and
+        `launcherctl migration plot` read. Kept for the newest migrations.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MigrationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -179,6 +192,11 @@ def add_MigrationServiceServicer_to_server(servicer, server):
                     servicer.DeleteMigration,
                     request_deserializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.SerializeToString,
+            ),
+            'GetRecording': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetRecording,
+                    request_deserializer=launcher_dot_v1_dot_migrations__pb2.GetRecordingRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_migrations__pb2.GetRecordingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -399,6 +417,33 @@ class MigrationService:
             '/launcher.v1.MigrationService/DeleteMigration',
             launcher_dot_v1_dot_migrations__pb2.DeleteMigrationRequest.SerializeToString,
             launcher_dot_v1_dot_migrations__pb2.DeleteMigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRecording(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/launcher.v1.MigrationService/GetRecording',
+            launcher_dot_v1_dot_migrations__pb2.GetRecordingRequest.SerializeToString,
+            launcher_dot_v1_dot_migrations__pb2.GetRecordingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,6 +52,10 @@ class MigrationServiceStub:
     """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
     DeleteMigration: _grpc.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]
     """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
+    GetRecording: _grpc.UnaryStreamMultiCallable[_migrations_pb2.GetRecordingRequest, _migrations_pb2.GetRecordingResponse]
+    """What a migration saw, what was decided and why, so far: JSON lines, which `launcherctl migration replay` and
+    `launcherctl migration plot` read. Kept for the newest migrations.
+    """
 
 @_typing.type_check_only
 class MigrationServiceAsyncStub(MigrationServiceStub):
@@ -74,6 +78,10 @@ class MigrationServiceAsyncStub(MigrationServiceStub):
     """Try again to put a guest together whose post-copy was interrupted, or to find out who has it."""
     DeleteMigration: _aio.UnaryUnaryMultiCallable[_migrations_pb2.DeleteMigrationRequest, _migrations_pb2.DeleteMigrationResponse]  # type: ignore[assignment]
     """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
+    GetRecording: _aio.UnaryStreamMultiCallable[_migrations_pb2.GetRecordingRequest, _migrations_pb2.GetRecordingResponse]  # type: ignore[assignment]
+    """What a migration saw, what was decided and why, so far: JSON lines, which `launcherctl migration replay` and
+    `launcherctl migration plot` read. Kept for the newest migrations.
+    """
 
 class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Begin, observe and cancel migrations. An empty `namespace` means "default", except in List and WatchMigrations,
@@ -141,5 +149,15 @@ class MigrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_migrations_pb2.DeleteMigrationResponse, _abc.Awaitable[_migrations_pb2.DeleteMigrationResponse]]:
         """Forget a migration that ended; one that is under way is cancelled first and forgotten at its end."""
+
+    @_abc_1.abstractmethod
+    def GetRecording(
+        self,
+        request: _migrations_pb2.GetRecordingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_migrations_pb2.GetRecordingResponse], _abc.AsyncIterator[_migrations_pb2.GetRecordingResponse]]:
+        """What a migration saw, what was decided and why, so far: JSON lines, which `launcherctl migration replay` and
+        `launcherctl migration plot` read. Kept for the newest migrations.
+        """
 
 def add_MigrationServiceServicer_to_server(servicer: MigrationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -115,6 +115,7 @@ class StandInAgent:
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
         self.chatty = False
         self.lingers = False  # a guest that takes its time to shut down
+        self.recording = b""
         self._version = 0
 
     async def create_instance(self, manifest: VMI, companions: Companions, *, dry_run: bool = False) -> VMI:
@@ -267,6 +268,10 @@ class StandInAgent:
         view = await self.get_migration(namespace, name)
         del self.migrations[namespace, name]
         return view
+
+    async def migration_recording(self, namespace: str, name: str) -> bytes:
+        await self.get_migration(namespace, name)
+        return self.recording
 
     async def node(self) -> NodeView:
         return NodeView(

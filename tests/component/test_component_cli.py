@@ -150,7 +150,7 @@ def test_a_wrong_manifest_shows_every_error_with_its_place(ctl: Ctl, tmp_path: P
     ]
 
 
-def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent) -> None:
+def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent, tmp_path: Path) -> None:
     ctl("create", "-f", manifest)
     done = ctl("migrate", "demo", "--to", "there", "--name", "good", "--watch")
     assert done.status == 0
@@ -168,6 +168,13 @@ def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent) -> None
     listed = ctl("get", "vmim")
     assert listed.out.splitlines()[0].split() == ["NAME", "PHASE", "VMI"]
     assert ctl("describe", "vmim", "good").status == 0
+    agent.recording = b"x" * 600_000
+    assert ctl("migration", "record", "good").out == "x" * 600_000
+    assert ctl("migration", "record", "good", "-o", str(tmp_path / "r")).out == ""
+    assert (tmp_path / "r").stat().st_size == 600_000
+    shown = ctl("migration", "show", "good")
+    assert (shown.status, "line 1" in shown.err) == (2, True)
+    assert ctl("migration", "record", "nobody").status == 3
     assert ctl("migrate-cancel", "good").status == 0
     assert ctl("migrate-cancel", "good").status == 3
     assert ctl("migrate-cancel", "demo").status == 0

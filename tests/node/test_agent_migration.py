@@ -29,6 +29,9 @@ from launcher.errors import InvalidRequest, InvalidSpec, MigrationRefused, NotFo
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.migration.curves import curves
+from launcher.migration.recording import read_recording
+from launcher.migration.rerun import recorded, rerun
 from launcher.rpc.struct import to_plain
 from launcher.v1.migrations_pb2 import Migration
 
@@ -69,9 +72,9 @@ def test_there_and_back_with_a_disk(
     assert out.report.iterations >= 1
     assert out.report.steps[0].action.startswith("max_downtime 150")
 
-    after = running(b, "tick")
-    until_gone(a, "tick")
+    assert a.instances.list() == [], "who sees that it moved finds nothing of it here"
     assert leftovers(nodes[0]) == []
+    after = running(b, "tick")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["interfaces"][0]["mac"] == before["status"]["interfaces"][0]["mac"]
     assert after["status"]["nodeName"] == "b"
@@ -106,6 +109,15 @@ def test_the_ramp_ends_a_busy_guest(agents: Agents, nodes: tuple[Node, Node], gu
     assert limits[0].startswith("max_downtime 150")
     looks = [view.progress for view in seen if view.HasField("progress")]
     assert any(look.remaining_bytes > 0 and look.bandwidth_bytes_per_second > 0 for look in looks)
+    recording = read_recording(a.migrations.recording("move-busy", namespace="default"))
+    assert recorded(recording) == rerun(recording)
+    assert [mark.text for mark in curves(recording).marks] == [
+        limit.replace("max_downtime", "allow") for limit in limits
+    ]
+    assert len(recording.samples) >= len(looks) / 2
+    assert recording.end is not None
+    assert recording.end.report is not None
+    assert recording.end.report.downtime_ms == report.downtime_ms
     eventually("the guest ticks on the target", lambda: len(ticks(b, "busy")) >= 2)
     phases = [t["phase"] for t in _status(seen[-1])["phaseTransitionTimestamps"]]
     assert phases == ["Pending", "PreparingTarget", "TargetReady", "Running", "Succeeded"]

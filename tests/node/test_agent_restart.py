@@ -31,6 +31,8 @@ from launcher.errors import LauncherError, Unavailable
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.migration.recording import read_recording
+from launcher.migration.rerun import recorded, rerun
 
 pytestmark = pytest.mark.node
 
@@ -252,6 +254,9 @@ def test_a_migration_lives_through_the_death_of_agents(
         b.rate(None)
     assert end.report.succeeded, end.report.reason
     assert end.report.downtime_ms > 0
+    recording = read_recording(source.migrations.recording(move, namespace="default"))
+    assert recorded(recording) == rerun(recording), "also over the death of an agent"
+    assert recording.end is not None
     assert phase(running(target, "moving")) == "Running"
     until_gone(source, "moving")
     told = len(ticks(target, "moving"))

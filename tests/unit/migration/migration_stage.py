@@ -29,6 +29,8 @@ from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.migration.policy import Policy
 from launcher.migration.ports import PortPool
 from launcher.migration.progress import MigrationProgress
+from launcher.migration.recording import VERSION, Entry, Header
+from launcher.migration.recording import encode as encode_line
 from launcher.migration.reservation import Check, IncomingRecord, Reservation, tcp_endpoints
 from launcher.migration.source import SourceMigration, begin
 from launcher.migration.target import TargetSide
@@ -235,6 +237,37 @@ class Notebook:
         return decode(self.texts[-1])
 
 
+class Tape:
+    """A recorder in memory: lines as a file would hold them, and those that only a flush brings there."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        header = Header(
+            version=VERSION,
+            migration="default/move",
+            instance="default/vm",
+            attempt=outgoing.attempt,
+            source_node=outgoing.source_node,
+            target_node=outgoing.target_node,
+            rules=outgoing.policy,
+            options=outgoing.options,
+            workload=outgoing.workload,
+            at="2026-01-01T00:00:00Z",
+        )
+        self.written = encode_line(header)
+        self._noted: list[bytes] = []
+
+    def note(self, entry: Entry) -> None:
+        self._noted.append(encode_line(entry))
+
+    async def flush(self) -> None:
+        self.written += b"".join(self._noted)
+        self._noted = []
+
+    def killed(self) -> None:
+        """The process died with what it had only noted."""
+        self._noted = []
+
+
 class Stage:
     """A world with both agents; ``agent`` makes the source's, again after it was killed."""
 
@@ -265,6 +298,7 @@ class Stage:
             options=options or Options(),
             workload=Workload(memory_bytes=512 * MB, vfio=vfio),
         )
+        self.tape = Tape(self.outgoing)
 
     def make_target(self, checks: tuple[Check, ...] = ()) -> TargetSide:
         return TargetSide(
@@ -287,10 +321,12 @@ class Stage:
             material=Material(vmi="{}"),
             hypervisor=self.source,
             peer=self.wire,
-            policy=policy or make_policy("standard", record.outgoing.options, record.outgoing.workload),
+            policy=policy
+            or make_policy(record.outgoing.policy, record.outgoing.options, record.outgoing.workload),
             clock=self.clock,
             journal=self.notebook,
             publish=self.progress.append,
+            recorder=self.tape,
         )
 
 
