@@ -19,7 +19,9 @@ from launcher.plan.facts import HostCPU, NodeFacts, NumaCell
 from launcher.plan.numa import split_memory
 from launcher.plan.pinning import exclusive_cpus, mirrors_cells
 from launcher.plan.settings import NetworkSettings
+from launcher.plan.steps import NodePort
 from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.node_ports import NODE_PORTS, wanted_ports
 
 TAP_PREFIX = "lt"
 """Interface names hold 15 characters: the prefix and 12 of the hash."""
@@ -32,15 +34,16 @@ def allocate(
     uid: str,
     facts: NodeFacts,
     ledger: Ledger,
-    pools: tuple[str, ...] = NetworkSettings().pools,
+    network: NetworkSettings = NetworkSettings(),  # noqa: B008 - frozen
 ) -> Allocations:
     """Allocations for the defaulted ``vmi`` out of what ``ledger`` says is left.
 
-    ``pools`` are where outer addresses come from; those of a family that the node lacks are left alone.
+    ``network`` says where outer addresses come from (those of a family that the node lacks are left alone),
+    and ports of the node.
 
     Raises:
-        HostUnsupported: an interface masquerades, and there is no pool.
-        Exhausted: a pool has no address left.
+        HostUnsupported: an interface masquerades, and there is no pool; or no ports of the node are given.
+        Exhausted: a pool has no address left, or a port of the node is another's.
     """
     firmware = vmi.spec.domain.firmware
     uuid = (firmware.uuid if firmware is not None else None) or uid
@@ -64,7 +67,8 @@ def allocate(
             for claim in companions.claims
         },
         digests=companions.digests,
-        outer=_outer(vmi, uid, facts, ledger, pools),
+        outer=_outer(vmi, uid, facts, ledger, network.pools),
+        node_ports=_node_ports(vmi, uid, ledger, network.node_ports),
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 
@@ -93,6 +97,28 @@ def _outer(
             hint="set network.pool in the agent's configuration",
         )
     return tuple(ledger.free_address(uid, pool) for pool in usable)
+
+
+def _node_ports(
+    vmi: VirtualMachineInstance, uid: str, ledger: Ledger, span: tuple[int, int] | None
+) -> tuple[NodePort, ...]:
+    """Those that the manifest insists on first: the others take what is left."""
+    wanted = wanted_ports(vmi)
+    if not wanted:
+        return ()
+    if span is None:
+        raise HostUnsupported(
+            "ports of the node for guests",
+            f"{NODE_PORTS} asks for some, and network.node_ports of the node names none",
+            hint="set network.node_ports in the agent's configuration, or remove the annotation",
+        )
+    taken: set[tuple[str, int]] = set()
+    found = {}
+    for port in sorted(wanted, key=lambda port: port.node == 0):
+        node = ledger.free_node_port(uid, port, span, taken)
+        taken.add((port.protocol, node))
+        found[port] = NodePort(protocol=port.protocol, node=node, guest=port.guest)
+    return tuple(found[port] for port in wanted)
 
 
 def cells_of(facts: NodeFacts, cpus: tuple[int, ...]) -> tuple[NumaCell, ...]:

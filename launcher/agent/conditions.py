@@ -78,6 +78,10 @@ def conditions(
         yield Condition(
             type="SoftwareEmulation", status="True", message="the guest runs by emulation, without KVM"
         )
+    ports = record.allocations.node_ports
+    if ports and record.phase == "Running":
+        message = ", ".join(f"{port.node} -> {port.guest}/{port.protocol}" for port in ports)
+        yield Condition(type="NodePorts", status="True", reason="Forwarded", message=message)
     fired = record.notice.watchdog
     if fired is not None:
         times = "once" if fired.count == 1 else f"{fired.count} times"

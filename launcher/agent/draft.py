@@ -70,7 +70,7 @@ def draft(
         booted = as_it_booted(defaulted, live)
     ledger = site.ledger
     allocations = allocate(
-        defaulted, companions, uid=uid, facts=site.facts, ledger=ledger, pools=site.plan.network.pools
+        defaulted, companions, uid=uid, facts=site.facts, ledger=ledger, network=site.plan.network
     )
     plan = make_plan(booted, site.facts, allocations, site.plan)
     require_runnable(plan.devices, site.facts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from launcher.agent.records import InstanceRecord
@@ -20,6 +20,7 @@ from launcher.plan.facts import NodeFacts, NumaCell, PagePool
 from launcher.plan.model import VMPlan
 from launcher.plan.overhead import added_overhead, memory_overhead
 from launcher.spec.model import Quantity, VirtualMachineInstance
+from launcher.spec.node_ports import WantedPort
 from launcher.units import MIB, ceil_div, human_bytes
 
 FIRST_CID = 3
@@ -50,12 +51,14 @@ class Pages:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What one instance has, or will take; ``settled``: it has taken what it needs. ``memory`` in bytes,
-    ``cid`` is its vsock address, ``outer`` are its addresses on this node."""
+    ``cid`` is its vsock address, ``outer`` are its addresses on this node, ``node_ports`` are ports of it by
+    protocol and number."""
 
     key: str
     cpus: frozenset[int] = frozenset()
     cid: int = 0
     outer: tuple[str, ...] = ()
+    node_ports: frozenset[tuple[str, int]] = frozenset()
     pages: tuple[Pages, ...] = ()
     memory: int = 0
     settled: bool = False
@@ -68,6 +71,7 @@ def holding(record: InstanceRecord) -> Holding:
         cpus=_pinned(record.plan),
         cid=record.allocations.vsock_cid,
         outer=record.allocations.outer,
+        node_ports=frozenset((port.protocol, port.node) for port in record.allocations.node_ports),
         pages=pages(record.plan, record.defaulted),
         memory=reserved_memory(record.plan, record.defaulted),
         settled=record.phase not in ("Pending", "Scheduling"),
@@ -170,6 +174,39 @@ class Ledger:
             "addresses",
             f"all {count} addresses of {pool} are taken",
             hint="delete an instance, or give the node a larger network.pool",
+        )
+
+    def free_node_port(
+        self, uid: str, port: WantedPort, span: tuple[int, int], beside: Collection[tuple[str, int]]
+    ) -> int:
+        """A port of the node, of ``span`` (first and last), that is nobody's and not in ``beside``: the one
+        that ``port`` names, else by preference the same each time and on every node.
+
+        Raises:
+            Exhausted: it is another's or not of the span, or all are taken.
+        """
+        first, last = span
+        taken = {one for held in self._holdings for one in held.node_ports} | set(beside)
+        if port.node:
+            if first <= port.node <= last and (port.protocol, port.node) not in taken:
+                return port.node
+            why = "is another instance's" if first <= port.node <= last else f"is not in {first}-{last}"
+            raise Exhausted(
+                "ports of the node",
+                f"port {port.node}/{port.protocol} of the node {why}",
+                hint="ask for another one, or for any: PORT without NODEPORT",
+            )
+        count = last - first + 1
+        digest = hashlib.sha256(f"port/{uid}/{port.guest}/{port.protocol}".encode()).digest()
+        start = int.from_bytes(digest[:8]) % count
+        for step in range(count):
+            node = first + (start + step) % count
+            if (port.protocol, node) not in taken:
+                return node
+        raise Exhausted(
+            "ports of the node",
+            f"all {count} {port.protocol} ports of {first}-{last} are taken",
+            hint="delete an instance, or widen network.node_ports of the node",
         )
 
     def pages_left(self, size: int, cell: int | None, *, own: int = 0) -> int | None:

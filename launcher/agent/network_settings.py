@@ -14,9 +14,11 @@ from launcher.plan.settings import BridgedNetwork, NetworkSettings
 SMALLEST_MTU, LARGEST_MTU = 1280, 65521
 """What IPv6 needs at least (RFC 8200), and the most that a virtio card is told by QEMU."""
 LAST_VLAN = 4094
+LAST_PORT = 65535
 LONGEST_PREFIX = {4: 29, 6: 112}
 """A pool has the node's own address and some for guests."""
 _LINK = re.compile(r"[^\s/:]{1,15}")
+_SPAN = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
 _DOMAIN = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
 )
@@ -28,7 +30,8 @@ def network_settings(config: Config) -> NetworkSettings:
     Raises:
         InvalidRequest: a value cannot be; all that are wrong are named.
     """
-    wrong = [*_pools(config), *_names(config), *_bridges(config)]
+    span, wrong_span = _node_ports(config)
+    wrong = [*_pools(config), *_names(config), *_bridges(config), *wrong_span]
     if wrong:
         raise InvalidRequest(wrong, hint="see docs/configuration.md")
     network = config.network
@@ -42,7 +45,19 @@ def network_settings(config: Config) -> NetworkSettings:
             name: BridgedNetwork(bridge=one.bridge, mtu=one.mtu, vlan=one.vlan, guard=one.guard)
             for name, one in config.networks.items()
         },
+        node_ports=span,
     )
+
+
+def _node_ports(config: Config) -> tuple[tuple[int, int] | None, list[Violation]]:
+    text = config.network.node_ports
+    if not text:
+        return None, []
+    found = _SPAN.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) <= LAST_PORT:
+        accepted = f"accepted is FIRST-LAST, such as 30000-32767, with 1 to {LAST_PORT}"
+        return None, [_wrong("network.node_ports", text, accepted)]
+    return (int(found[1]), int(found[2])), []
 
 
 def _pools(config: Config) -> Iterator[Violation]:

@@ -77,6 +77,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ``pool6`` are where the outer addresses of masqueraded guests come from (empty: no such family); they are
     private to the node. ``mtu`` is that of masquerade (0: the kernel's), ``guard`` keeps such guests to their
     own addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node itself uses).
+    ``node_ports`` (``FIRST-LAST``) are ports of the node that guests may ask for (empty: none).
     """
 
     bridge: str = ""
@@ -86,6 +87,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     guard: bool = True
     nameservers: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
+    node_ports: str = ""
 
 
 class Cpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -81,7 +81,7 @@ def agent_config(layout: NodeLayout, name: str, addresses: Mapping[str, str], pk
         tls=Tls(certificate=f"{pki}/{name}.crt", key=f"{pki}/{name}.key", ca=f"{pki}/ca.crt"),
         libvirt=Libvirt(migration_uri="qemu+tcp://{address}/system"),
         migration=Migration(address=own, tls_dir=str(qemu_folder(pki, name))),
-        network=Network(bridge=NODE_BRIDGE),
+        network=Network(bridge=NODE_BRIDGE, node_ports="30000-30099"),
         networks={LAB_NETWORK: NodeNetwork(bridge=NODE_BRIDGE)},
         memory=Memory(overcommit_percent=400),  # its guests are idle, and many
         peers={other: f"{ip}:{AGENT_PORT}" for other, ip in addresses.items() if other != name},

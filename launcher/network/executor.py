@@ -18,6 +18,7 @@ from launcher.plan.steps import (
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
+    ForwardNodePorts,
     GuardLink,
     JoinLinks,
     ServeAddresses,
@@ -61,6 +62,9 @@ class NetworkExecutor:
             case TranslateAddresses():
                 rules = ruleset.translation_rules(step)
                 await nft.apply(step.network, rules, namespace=Path(step.namespace))
+            case ForwardNodePorts():
+                for part, rules in ruleset.node_port_rules(step).items():
+                    await self._rules.keep(_node_ports(step), part, step.network, rules)
             case SharePool():
                 await self._share(step)
             case ServeAddresses():
@@ -87,6 +91,10 @@ class NetworkExecutor:
                 await self._rules.end(nft.Table("netdev", table), step.link, step.network, gone)
             case TranslateAddresses() | GuardLink() | JoinLinks():
                 pass  # they go with their namespace and their links
+            case ForwardNodePorts():
+                for part in ruleset.node_port_rules(step):
+                    gone = ruleset.chain_removal("inet", ruleset.node_port_table(step), part)
+                    await self._rules.end(_node_ports(step), part, step.network, gone)
             case SharePool():
                 await self._unshare(step)
             case ServeAddresses():
@@ -103,6 +111,9 @@ class NetworkExecutor:
                 self._servers.resume(step)
             case SharePool():
                 self._rules.resume(NODE, ruleset.POOL_CHAIN, ruleset.pool_rules(step))
+            case ForwardNodePorts():
+                for part, rules in ruleset.node_port_rules(step).items():
+                    self._rules.resume(_node_ports(step), part, rules)
             case GuardLink(namespace=None):
                 table = nft.Table("netdev", ruleset.guard_table(step))
                 self._rules.resume(table, step.link, ruleset.guard_rules(step))
@@ -135,6 +146,10 @@ class NetworkExecutor:
             if not await asyncio.to_thread(any_marked, UPLINK_PREFIX):
                 gone = ruleset.chain_removal("inet", ruleset.TABLE, ruleset.POOL_CHAIN)
                 await self._rules.end(NODE, ruleset.POOL_CHAIN, step.network, gone)
+
+
+def _node_ports(step: ForwardNodePorts) -> nft.Table:
+    return nft.Table("inet", ruleset.node_port_table(step))
 
 
 def _create_namespace(step: CreateNetworkNamespace) -> None:

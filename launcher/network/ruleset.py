@@ -10,7 +10,14 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from launcher.plan.steps import ForwardedPorts, GuardLink, SharePool, TranslateAddresses
+from launcher.plan.steps import (
+    ForwardedPorts,
+    ForwardNodePorts,
+    GuardLink,
+    NodePort,
+    SharePool,
+    TranslateAddresses,
+)
 
 Command = dict[str, Any]
 Expression = dict[str, Any]
@@ -108,6 +115,49 @@ def pool_rules(step: SharePool) -> list[Command]:
         *chain_removal("inet", TABLE, POOL_CHAIN)[:1],
         *_rules("inet", TABLE, POOL_CHAIN, rules),
     ]
+
+
+def node_port_table(step: ForwardNodePorts) -> str:
+    """The inet table of the step's chains: the instance's."""
+    return f"{TABLE}_{step.owner}"
+
+
+def node_port_rules(step: ForwardNodePorts) -> dict[str, list[Command]]:
+    """Ports of the node that lead to a guest, chain by chain.
+
+    Translated is what comes to an address of the node, from beyond it or from the node itself; not what the
+    node says to its loopback, which can go nowhere else. The way back is connection tracking's.
+    """
+    chosen = [(address, _to_guest(address, port)) for address in step.outer for port in step.ports]
+    return {
+        "prerouting": _nat_chain(node_port_table(step), "prerouting", (rule for _, rule in chosen)),
+        "output": _nat_chain(
+            node_port_table(step), "output", ([_beside_loopback(address), *rule] for address, rule in chosen)
+        ),
+    }
+
+
+def _nat_chain(table: str, hook: str, rules: Iterable[list[Expression]]) -> list[Command]:
+    return [
+        {"add": {"table": {"family": "inet", "name": table}}},
+        _hooked("inet", table, hook, "nat", hook, DNAT_PRIORITY),
+        *chain_removal("inet", table, hook)[:1],
+        *_rules("inet", table, hook, rules),
+    ]
+
+
+def _to_guest(outer: str, port: NodePort) -> list[Expression]:
+    return [
+        _match(_meta("nfproto"), "ipv6" if _ip(outer) == "ip6" else "ipv4"),
+        _match({"fib": {"result": "type", "flags": ["daddr"]}}, "local"),
+        _match(_payload(port.protocol, "dport"), port.node),
+        {"dnat": {"family": _ip(outer), "addr": outer, "port": port.guest}},
+    ]
+
+
+def _beside_loopback(outer: str) -> Expression:
+    loopback = "::1" if _ip(outer) == "ip6" else _prefix("127.0.0.0/8")
+    return _match(_payload(_ip(outer), "daddr"), loopback, "!=")
 
 
 def _guard(step: GuardLink) -> Iterator[list[Expression]]:

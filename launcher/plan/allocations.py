@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from launcher.plan.steps import NodePort
+
 
 class ClaimPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a claim (PersistentVolumeClaim or DataVolume of that name) lies on this node.
@@ -29,7 +31,7 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     ``dddd:bb:ss.f``, UUIDs of mediated devices, or USB ``BUS:DEVICE``. ``virtual_functions`` maps the names
     of SR-IOV interfaces to PCI addresses. ``digests`` maps references of container images to what they stood
     for when the instance started, on whichever node that was. ``outer`` are the addresses of a masqueraded
-    interface on this node, at most one of each family.
+    interface on this node, at most one of each family; ``node_ports`` are the node's ports that lead there.
     """
 
     uid: str
@@ -42,4 +44,5 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     devices: dict[str, tuple[str, ...]] = {}
     virtual_functions: dict[str, str] = {}
     outer: tuple[str, ...] = ()
+    node_ports: tuple[NodePort, ...] = ()
     digests: dict[str, str] = {}

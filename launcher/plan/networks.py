@@ -19,6 +19,7 @@ from launcher.plan.steps import (
     CreateTap,
     CreateVeth,
     ForwardedPorts,
+    ForwardNodePorts,
     GuardLink,
     JoinLinks,
     MakeDirectory,
@@ -43,6 +44,7 @@ NETWORK_STEPS = (
     JoinLinks,
     GuardLink,
     TranslateAddresses,
+    ForwardNodePorts,
     SharePool,
     ServeAddresses,
 )
@@ -168,6 +170,8 @@ def _masqueraded(
         outer=outer,
         ports=tuple(_ports(asked)),
     )
+    if context.allocations.node_ports:
+        yield ForwardNodePorts(owner=owner, network=name, outer=outer, ports=context.allocations.node_ports)
     yield _served(
         context,
         nic,

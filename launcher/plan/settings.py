@@ -25,7 +25,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``mtu`` is that of masquerade (0: the kernel's, and the guest is not told), ``guard`` keeps such a guest
     to its own MAC and addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node
-    uses itself). ``bridges`` are the multus networks by ``[namespace/]name``.
+    uses itself). ``node_ports`` are the first and last port of the node that guests may have (None: none).
+    ``bridges`` are the multus networks by ``[namespace/]name``.
     """
 
     pools: tuple[str, ...] = ("100.64.0.0/16", "fd64:6c61:756e::/64")
@@ -34,6 +35,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     bridges: dict[str, BridgedNetwork] = {}
+    node_ports: tuple[int, int] | None = None
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -247,6 +247,22 @@ class TranslateAddresses(Step, frozen=True, kw_only=True, tag="TranslateAddresse
     ports: tuple[ForwardedPorts, ...] = ()
 
 
+class NodePort(msgspec.Struct, frozen=True, kw_only=True):
+    """The port ``node`` of the node leads to the port ``guest`` of a guest."""
+
+    protocol: Literal["tcp", "udp"]
+    node: int
+    guest: int
+
+
+class ForwardNodePorts(Step, frozen=True, kw_only=True, tag="ForwardNodePorts"):
+    """What comes to ``ports`` of the node goes to the guest's ``outer`` addresses."""
+
+    network: str
+    outer: tuple[str, ...]
+    ports: tuple[NodePort, ...]
+
+
 class SharePool(Step, frozen=True, kw_only=True, tag="SharePool"):
     """NAT of the node for the outer addresses of all its instances (``pools``, as ADDRESS/PREFIX).
 
@@ -303,6 +319,7 @@ AnyStep = (
     | JoinLinks
     | GuardLink
     | TranslateAddresses
+    | ForwardNodePorts
     | SharePool
     | ServeAddresses
 )

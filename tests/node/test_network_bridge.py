@@ -5,16 +5,19 @@ connections when they move."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from agent_world import client, eventually, migrated, migration, running, until_gone
+from agent_world import client, condition, eventually, migrated, migration, running, until_gone
 from feature_guests import Object, Shell, shell
 from network_guests import (
+    FETCH,
     GET,
     OUTSIDE,
     addresses,
@@ -27,8 +30,10 @@ from network_guests import (
     whoami,
 )
 
+from launcher.errors import CommandFailed, Exhausted
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
+from launcher.lab.namespaces import Namespaces
 
 pytestmark = pytest.mark.node
 
@@ -104,18 +109,38 @@ def test_a_masqueraded_guest_keeps_its_address_and_is_reached_on_its_new_node(
 ) -> None:
     a, b = lab.node("a"), lab.node("b")
     with client(a) as on_a, client(b) as on_b:
-        on_a.instances.create(masqueraded(guest_image, "nomad", ports=(80,)))
-        running(on_a, "nomad")
+        manifest = masqueraded(guest_image, "nomad", ports=(80, 81))
+        manifest["metadata"]["annotations"] = {"launcher/node-ports": "30080:80,81"}
+        on_a.instances.create(manifest)
+        chosen = node_ports(running(on_a, "nomad"))
+        assert chosen[80] == 30080
         with shell(on_a, "nomad") as guest:
             wait_lease(guest)
             assert guest.run(whoami(OUTSIDE)) == a.ip
             guest.run("mkdir -p /www; echo still here >/www/index.html; httpd -p 80 -h /www")
+            guest.run("ip addr add fd10:0:2::2/120 dev eth0")
+            guest.run("mkdir /two; echo eighty-one >/two/index.html; httpd -p 81 -h /two")
+            beyond = lab.switch.namespaces
+            for address in (a.ip, f"fd99::{a.ip.rpartition('.')[2]}"):
+                eventually(
+                    "an answer by the node's port", partial(_says, beyond, address, 30080, "still here")
+                )
+            assert ask(beyond, a.ip, chosen[81]).endswith("eighty-one")
+            assert say(a, a.ip, 30080, GET).endswith("still here"), "from the node itself"
+        other = masqueraded(guest_image, "rival", ports=(80,))
+        other["metadata"]["annotations"] = {"launcher/node-ports": "30080:80"}
+        with pytest.raises(Exhausted, match="port 30080/tcp of the node is another instance's"):
+            on_a.instances.create(other)
         on_a.migrations.create(migration("nomad"), target="b")
         report = migrated(on_a, "move-nomad").report
         assert report.succeeded, report.reason
         there = addresses(running(on_b, "nomad"))
         for address in there[:1]:
             assert say(b, address, 80, GET).endswith("still here")
+        moved = node_ports(running(on_b, "nomad"))
+        assert moved[80] == 30080
+        assert ask(lab.switch.namespaces, b.ip, 30080).endswith("still here")
+        assert ask(lab.switch.namespaces, b.ip, moved[81]).endswith("eighty-one")
         with shell(on_b, "nomad", up=True) as guest:
             assert guest.run(whoami(OUTSIDE)) == b.ip
             assert "10.0.2.2/24" in guest.run("ip addr show eth0")
@@ -124,6 +149,26 @@ def test_a_masqueraded_guest_keeps_its_address_and_is_reached_on_its_new_node(
         on_b.instances.delete("nomad", namespace="default")
         until_gone(on_b, "nomad")
     assert left_on(b) == []
+
+
+def node_ports(vmi: Object) -> dict[int, int]:
+    """The node's port for each port of the guest, as the status tells."""
+    told = (condition(vmi, "NodePorts") or {})["message"]
+    found = re.findall(r"(\d+) -> (\d+)/tcp", told)
+    return {int(guest): int(node) for node, guest in found}
+
+
+def ask(space: Namespaces, host: str, port: int) -> str:
+    """What is answered to somebody beyond the nodes."""
+    script = textwrap.dedent(FETCH)
+    return space.run_net(sys.executable, "-c", script, host, str(port), GET).decode().strip()
+
+
+def _says(space: Namespaces, host: str, port: int, expected: str) -> bool:
+    try:
+        return ask(space, host, port).endswith(expected)
+    except CommandFailed:
+        return False
 
 
 def _answers(guest: Shell, fetch: str, expected: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from launcher.errors import Violation
 from launcher.spec.model import ObjectMeta
+from launcher.spec.node_ports import NODE_PORTS, wanted_ports
 from launcher.spec.rules.checks import (
     A_SUBDOMAIN,
     dns_label,
@@ -91,4 +92,13 @@ def annotation_keys(ctx: Context) -> Iterator[Violation]:
         )
 
 
-RULES: tuple[Rule, ...] = (names, uid, annotation_keys)
+def node_ports(ctx: Context) -> Iterator[Violation]:
+    """Ports of the node that are asked for can be read, and lead to ports that the guest shows."""
+    try:
+        wanted_ports(ctx.full)
+    except ValueError as error:
+        given = ctx.vmi.metadata.annotations.get(NODE_PORTS) if ctx.vmi.metadata is not None else None
+        yield invalid(keyed("metadata.annotations", NODE_PORTS), given, str(error))
+
+
+RULES: tuple[Rule, ...] = (names, uid, annotation_keys, node_ports)

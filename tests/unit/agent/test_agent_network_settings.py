@@ -36,6 +36,10 @@ def test_without_a_configuration_planning_has_its_own_defaults() -> None:
         (Network(nameservers=("dns.example",)), "network.nameservers"),
         (Network(search=("a b",)), "network.search"),
         (Network(bridge="a/b"), "network.bridge"),
+        (Network(node_ports="30000"), "network.node_ports"),
+        (Network(node_ports="0-10"), "network.node_ports"),
+        (Network(node_ports="30001-30000"), "network.node_ports"),
+        (Network(node_ports="30000-65536"), "network.node_ports"),
     ],
 )
 def test_a_wrong_value_is_named(network: Network, field: str) -> None:

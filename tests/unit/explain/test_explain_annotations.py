@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# What stands in quotes in the code and is an annotation: a kubevirt.io key that is no API version.
-_KEY = re.compile(r'"((?:[a-z]+\.)?kubevirt\.io/(?!v\d)[A-Za-z0-9-]+)"')
+# What stands in quotes in the code and is an annotation: a kubevirt.io key that is no API version, or ours.
+_KEY = re.compile(r'"((?:[a-z]+\.)?kubevirt\.io/(?!v\d)[A-Za-z0-9-]+|launcher/[a-z-]+)"')
 PACKAGES = ("spec", "plan", "agent", "guest", "storage", "network")
 
 

@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from launcher.network.ruleset import (
     Command,
     guard_rules,
+    node_port_rules,
     pool_rules,
     translation_rules,
 )
-from launcher.plan.steps import ForwardedPorts, GuardLink, SharePool, TranslateAddresses
+from launcher.plan.steps import (
+    ForwardedPorts,
+    ForwardNodePorts,
+    GuardLink,
+    NodePort,
+    SharePool,
+    TranslateAddresses,
+)
 
 MAC = "02:00:00:00:00:01"
 
@@ -120,3 +128,25 @@ def test_the_namespace_passes_on_nothing_that_nobody_asked_for() -> None:
 def test_ipv6_is_dropped_where_the_guest_has_none() -> None:
     found = rules(guard_rules(guarded("10.0.2.2")), "t0")
     assert any('{"set": ["arp", "ip"]}' in rule and "drop" in rule for rule in found)
+
+
+def test_ports_of_the_node_are_chains_of_the_instances_own() -> None:
+    step = ForwardNodePorts(
+        owner="u",
+        network="n",
+        outer=("100.64.0.9", "fd64::9"),
+        ports=(NodePort(protocol="tcp", node=30022, guest=22), NodePort(protocol="udp", node=30053, guest=53)),
+    )
+    parts = node_port_rules(step)
+    assert set(parts) == {"prerouting", "output"}
+    for part, commands in parts.items():
+        assert "launcher_u" in json.dumps(commands[0])
+        found = [command["add"]["rule"]["expr"] for command in commands if "rule" in command.get("add", {})]
+        ends = [rule[-1]["dnat"] for rule in found]
+        assert len(ends) == 4, "two ports, two families"
+        assert ends[0] == {"family": "ip", "addr": "100.64.0.9", "port": 22}
+        assert ends[-1] == {"family": "ip6", "addr": "fd64::9", "port": 53}
+        local = {"fib": {"result": "type", "flags": ["daddr"]}}
+        assert all(any(one.get("match", {}).get("left") == local for one in rule) for rule in found)
+        beside = [rule for rule in found if any(one.get("match", {}).get("op") == "!=" for one in rule)]
+        assert len(beside) == (4 if part == "output" else 0), "the loopback stays the node's own"

@@ -23,7 +23,23 @@ def nics(interfaces: str, networks: str) -> str:
     return f"spec: {{domain: {{devices: {{interfaces: [{interfaces}]}}}}, networks: [{networks}]}}"
 
 
+def node_ports(text: str, nic_text: str = "masquerade: {}, ports: [{port: 80}]") -> str:
+    """A fragment with the annotation that asks for ports of the node."""
+    network = MULTUS if "bridge" in nic_text else POD
+    return f"metadata: {{annotations: {{launcher/node-ports: '{text}'}}}}\n" + nic(nic_text, network)
+
+
+NODE_PORTS = "metadata.annotations[launcher/node-ports]"
+
 REFUSED: tuple[tuple[str, str, set[str]], ...] = (
+    ("ports of the node without masquerade", node_ports("22", "bridge: {}"), {NODE_PORTS}),
+    ("no port of the node", node_ports("ssh"), {NODE_PORTS}),
+    ("nothing asked of the node", node_ports(""), {NODE_PORTS}),
+    ("a port beyond the last", node_ports("65536:80"), {NODE_PORTS}),
+    ("a port of the guest twice", node_ports("80,30080:80"), {NODE_PORTS}),
+    ("a port of the node twice", node_ports("30080:80,30080:81", "masquerade: {}"), {NODE_PORTS}),
+    ("a port that the guest does not show", node_ports("22"), {NODE_PORTS}),
+    ("all ports of none", node_ports("auto", "masquerade: {}"), {NODE_PORTS}),
     ("interface name", nics("{name: a.b, masquerade: {}}", "{name: a.b, pod: {}}"), {f"{NIC}.name"}),
     (
         "interface twice",
@@ -229,6 +245,9 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
 ACCEPTED: tuple[tuple[str, str], ...] = (
     ("nothing", "spec: {}"),
     ("none at all", "spec: {domain: {devices: {autoattachPodInterface: false}}}"),
+    ("ports of the node", node_ports("auto")),
+    ("a port of the node that is named", node_ports(" 30080:80/tcp ")),
+    ("any port of the node", node_ports("22,30053:53/udp", "masquerade: {}")),
     ("bridge on the pod network", nic("bridge: {}")),
     ("passt", nic("passtBinding: {}, ports: [{port: 22}]")),
     ("a binding by name", nic("binding: {name: my-plugin}")),
