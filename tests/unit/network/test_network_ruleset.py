@@ -135,7 +135,10 @@ def test_ports_of_the_node_are_chains_of_the_instances_own() -> None:
         owner="u",
         network="n",
         outer=("100.64.0.9", "fd64::9"),
-        ports=(NodePort(protocol="tcp", node=30022, guest=22), NodePort(protocol="udp", node=30053, guest=53)),
+        ports=(
+            NodePort(protocol="tcp", node=30022, guest=22),
+            NodePort(protocol="udp", node=30053, guest=53),
+        ),
     )
     parts = node_port_rules(step)
     assert set(parts) == {"prerouting", "output"}
