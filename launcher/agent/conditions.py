@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions of an instance's status: which hold now, and since when. Pure.
 
-As in KubeVirt, a condition that does not hold is absent; only Ready, LiveMigratable and Synchronized are
-also shown as False.
+As in KubeVirt, a condition that does not hold is absent; only Ready, LiveMigratable, Synchronized and
+AccessCredentialsSynchronized are also shown as False.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from launcher.agent.records import FINAL, InstanceRecord
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.plan.context import guest_memory
+from launcher.plan.media.credentials import by_agent
 from launcher.spec.model import VirtualMachineInstanceCondition as Condition
 from launcher.units import human_bytes
 
@@ -74,6 +75,8 @@ def conditions(
         yield from _changing(record, hardware.live, hardware)
     if record.agent_connected and record.phase == "Running":
         yield Condition(type="AgentConnected", status="True")
+    if record.phase == "Running" and by_agent(record.defaulted):
+        yield _credentials(record)
     if record.plan.identity.virt == "qemu":
         yield Condition(
             type="SoftwareEmulation", status="True", message="the guest runs by emulation, without KVM"
@@ -92,6 +95,20 @@ def conditions(
         yield Condition(type="SharesConnected", status="False", reason="VirtiofsdEnded", message=message)
     if record.sync_error:
         yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
+
+
+def _credentials(record: InstanceRecord) -> Condition:
+    """Whether the guest agent took the access credentials that go by it."""
+    kind, delivery = "AccessCredentialsSynchronized", record.notice.credentials
+    if not record.agent_connected:
+        message = "the guest agent is not connected"
+        return Condition(type=kind, status="False", reason="GuestAgentOffline", message=message)
+    if delivery is None:
+        message = "the guest agent was not told them yet"
+        return Condition(type=kind, status="False", reason="Pending", message=message)
+    if delivery.done:
+        return Condition(type=kind, status="True")
+    return Condition(type=kind, status="False", reason="GuestAgentRefused", message=delivery.why)
 
 
 def _changing(record: InstanceRecord, live: DomainView, hardware: Hardware) -> Iterator[Condition]:

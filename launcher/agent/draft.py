@@ -16,6 +16,7 @@ from launcher.domain.read import DomainView
 from launcher.errors import InvalidSpec
 from launcher.plan.facts import NodeFacts
 from launcher.plan.make import make_plan
+from launcher.plan.media.credentials import logins
 from launcher.plan.media.volume import require_content
 from launcher.plan.runnable import require_runnable
 from launcher.plan.settings import PlanSettings
@@ -96,5 +97,6 @@ def draft(
         transitions=(Transition(phase="Pending", at=now),),
     )
     require_content(material_of(record), plan.steps)
+    logins(material_of(record))  # what the guest agent will be told is there
     require_free(opened(plan, record.key), site.opened)
     return record

@@ -33,6 +33,7 @@ from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Res
 from launcher.migration.target import TargetSide
 from launcher.plan.paths import InstancePaths, instance_paths
 from launcher.plan.settings import PlanSettings
+from launcher.plan.steps import UseState
 from launcher.spec.codec import dec_hook
 from launcher.spec.model import VirtualMachineInstance
 from launcher.units import MIB, human_bytes
@@ -196,7 +197,8 @@ class IncomingChecks:
         vmi = decode_vmi(request)
         view = read_domain(request.domain_xml)
         draft = await self._instances.draft(vmi, companions_of(request), uid=uid_of(vmi), live=view)
-        return cell_findings(draft, view)
+        kept = await asyncio.to_thread(_kept_findings, draft)
+        return (*cell_findings(draft, view), *kept)
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
         wanted = read_domain(request.domain_xml).used_memory + QEMU_OVERHEAD_BYTES
@@ -280,6 +282,16 @@ def _missing_disks(view: DomainView, uid: str) -> tuple[str, ...]:
         f"the disk {disk.alias or disk.target} needs {disk.source}, which is not on this node"
         for disk in view.disks
         if disk.source and own not in disk.source and not Path(disk.source).exists()
+    )
+
+
+def _kept_findings(draft: InstanceRecord) -> tuple[str, ...]:
+    """What an earlier guest of the name left here is not that of the guest that comes."""
+    return tuple(
+        f"this node keeps {step.kept} of an earlier {draft.key}; launcherctl delete vmi {draft.name} "
+        f"--namespace {draft.namespace} --remove-persistent-state removes it"
+        for step in draft.plan.steps
+        if isinstance(step, UseState) and step.kept and Path(step.kept).exists()
     )
 
 

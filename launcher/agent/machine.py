@@ -31,6 +31,8 @@ from launcher.host.clock import Clock
 from launcher.host.logging import get
 from launcher.hypervisor.port import DomainRecord, Hypervisor
 from launcher.plan.context import vcpu_topology
+from launcher.plan.kept import keeps_state
+from launcher.plan.paths import kept_paths
 from launcher.spec.model import VirtualMachineInstance
 
 log = get(__name__)
@@ -52,6 +54,11 @@ class Services:
     resources: Resources
     hub: Hub[VirtualMachineInstance]
     clock: Clock
+    state_dir: str = "/var/lib/launcher"
+
+    def kept(self, namespace: str, name: str) -> str:
+        """Where state that outlives the instances ``namespace/name`` is kept."""
+        return kept_paths(self.state_dir, namespace, name).directory
 
 
 class Machine:
@@ -164,8 +171,16 @@ class Machine:
         await self.update(lambda record: msgspec.structs.replace(record, **changes), wake=False)
 
     async def forget(self) -> None:
-        """Release all that the instance owns and drop it; the domain must be gone by then."""
-        await self._services.resources.release(self._record.uid)
+        """Release all that the instance owns and drop it; the domain must be gone by then.
+
+        What firmware and TPM remember is kept for the next instance of the name, except where the truth about
+        it is on another node: after a migration away, or one hither that failed.
+        """
+        record, resources = self._record, self._services.resources
+        discard = bool(record.discard_state or record.moved_to or record.incoming)
+        await resources.release(record.uid, discard_state=discard)
+        if record.discard_state:
+            await resources.forget_state(self._services.kept(record.namespace, record.name))
         async with self._lock:
             await self._services.store.forget_instance(self._record.uid)
             self._gone.set()
@@ -270,7 +285,7 @@ class Machine:
             case do.Destroy():
                 await hypervisor.destroy(uuid, graceful=self._retries == 0)
             case do.Undefine():
-                await hypervisor.undefine(uuid)
+                await hypervisor.undefine(uuid, keep_nvram=keeps_state(self._record.plan))
             case do.Release():
                 await self.forget()
             case do.Retire():

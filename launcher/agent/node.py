@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from launcher import __version__
+from launcher.agent.access import Access
 from launcher.agent.attestation import Attestation
 from launcher.agent.downward import DownwardMetrics
 from launcher.agent.hostfacts import HostFacts
@@ -38,7 +39,7 @@ from launcher.agent.tunnels import Tunnels
 from launcher.agent.watch import Hub
 from launcher.console.log import read_tail
 from launcher.console.relay import Consoles
-from launcher.errors import HypervisorUnavailable, LauncherError, Unavailable, WrongPhase
+from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, Unavailable, WrongPhase
 from launcher.host.clock import SystemClock
 from launcher.host.config import Config
 from launcher.host.logging import get
@@ -80,13 +81,15 @@ class NodeAgent:
             resources=Resources(store, storage=storage, network=NetworkExecutor()),
             hub=Hub[VirtualMachineInstance](),
             clock=SystemClock(),
+            state_dir=config.state_dir,
         )
         self._services = services
         self._instances = Instances(config, services, self._facts, self._supervisor)
-        self._requests = Requests(self._instances, services.clock)
+        self._requests = Requests(services, self._instances)
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
         self._attestation = Attestation(services, self._instances)
         self._probes = Probes(services, self._instances, self._supervisor)
+        self._access = Access(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
         self._consoles = Consoles()
         self._tunnels = Tunnels(services, self._instances)
@@ -104,6 +107,7 @@ class NodeAgent:
         self._supervisor.keep(self._read_all, name="periodic read")
         self._supervisor.keep(self._downward.run, name="downward metrics")
         self._supervisor.keep(self._probes.run, name="probes")
+        self._supervisor.keep(self._access.run, name="access credentials")
 
     async def stop(self) -> None:
         """Stop all tasks. Guests, their files and running migrations go on without the agent."""
@@ -143,11 +147,19 @@ class NodeAgent:
         return self._instances.watch(namespace, name)
 
     async def delete_instance(
-        self, namespace: str, name: str, *, grace_period_s: int | None = None
-    ) -> VirtualMachineInstance:
+        self, namespace: str, name: str, *, grace_period_s: int | None = None, discard_state: bool = False
+    ) -> VirtualMachineInstance | None:
         """See ``AgentPort``; a migration away is cancelled first."""
-        await self._migrations.cancel_of(self._instances.find(namespace, name))
-        return await self._requests.delete(namespace, name, grace_period_s=grace_period_s)
+        try:
+            machine = self._instances.find(namespace, name)
+        except NotFound:
+            if discard_state and await self._requests.forget_state(namespace, name):
+                return None
+            raise
+        await self._migrations.cancel_of(machine)
+        return await self._requests.delete(
+            namespace, name, grace_period_s=grace_period_s, discard_state=discard_state
+        )
 
     async def pause_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
@@ -303,6 +315,7 @@ class NodeAgent:
             case AgentLifecycleEvent(uuid=uuid, connected=connected):
                 machine = self._instances.by_uuid(uuid)
                 if machine is not None:
+                    self._access.agent_changed(machine)
                     work = machine.update(lambda r: msgspec.structs.replace(r, agent_connected=connected))
                     self._supervisor.spawn(_quietly(work), name="guest agent")
             case WatchdogEvent(uuid=uuid, action=action):

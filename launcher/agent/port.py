@@ -155,9 +155,13 @@ class AgentPort(Protocol):
         """ADDED for each present instance, a BOOKMARK, then every change; none is missed."""
 
     async def delete_instance(
-        self, namespace: str, name: str, *, grace_period_s: int | None = None
-    ) -> VirtualMachineInstance:
-        """Begin to stop and remove an instance; returns at once, watch for DELETED."""
+        self, namespace: str, name: str, *, grace_period_s: int | None = None, discard_state: bool = False
+    ) -> VirtualMachineInstance | None:
+        """Begin to stop and remove an instance; returns at once, watch for DELETED.
+
+        ``discard_state``: what its firmware and TPM remember goes, too, also of instances that are gone
+        (None: there was no other).
+        """
 
     async def pause_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
     async def unpause_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...

@@ -43,11 +43,18 @@ class Firings(msgspec.Struct, frozen=True, kw_only=True):
     at: str
 
 
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the guest agent took the access credentials, and why not. Nothing of them is in here."""
+
+    done: bool
+    why: str = ""
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What events and probes told and the state of a domain does not: it must be remembered.
 
     ``ready`` is what the readiness probe decided, None: nothing yet. ``dead_why`` is why the liveness probe
-    gave the guest up; empty: it did not.
+    gave the guest up; empty: it did not. ``credentials``: None: the guest agent was not told them yet.
     """
 
     panicked: bool = False
@@ -55,6 +62,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ready: bool | None = None
     unready_why: str = ""
     dead_why: str = ""
+    credentials: Delivery | None = None
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +72,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     decided. ``desired`` is what the agent drives towards. ``incoming`` names the migration attempt that
     brings the instance here, ``outgoing`` the one that takes it away: while one is set, the domain is the
     migration's. ``user_paused`` is the user's wish and outlives the agent.
+    ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     """
 
     uid: str
@@ -84,6 +93,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     user_paused: bool = False
     grace_period_s: int | None = None
     deleted_at: str = ""
+    discard_state: bool = False
     shutdown_began: Moment | None = None
     prepared: bool = False
     agent_connected: bool = False

@@ -6,12 +6,13 @@ from __future__ import annotations
 import msgspec
 
 from launcher.agent.instances import Instances
+from launcher.agent.machine import Services
 from launcher.agent.records import FINAL, InstanceRecord
 from launcher.agent.update import updated
 from launcher.errors import WrongPhase
-from launcher.host.clock import Clock
 from launcher.hypervisor.port import DomainState
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance
+from launcher.spec.rules.checks import is_label, is_subdomain
 
 PAUSE_TIMEOUT_S = 15.0
 
@@ -19,9 +20,9 @@ PAUSE_TIMEOUT_S = 15.0
 class Requests:
     """Each is written into the record; when a call returns, that is on disk."""
 
-    def __init__(self, instances: Instances, clock: Clock) -> None:
+    def __init__(self, services: Services, instances: Instances) -> None:
+        self._services = services
         self._instances = instances
-        self._clock = clock
 
     async def change(self, manifest: VirtualMachineInstance, *, dry_run: bool) -> VirtualMachineInstance:
         """Take a changed manifest for an instance that runs; asking for the same again tries it again.
@@ -44,14 +45,14 @@ class Requests:
             return self._instances.shown(machine.record.key)
 
     async def delete(
-        self, namespace: str, name: str, *, grace_period_s: int | None
+        self, namespace: str, name: str, *, grace_period_s: int | None, discard_state: bool = False
     ) -> VirtualMachineInstance:
-        """Begin to stop and remove an instance."""
+        """Begin to stop and remove an instance; asked to discard its state once, that is not taken back."""
         machine = self._instances.find(namespace, name)
 
         def change(record: InstanceRecord) -> InstanceRecord:
             grace = record.grace_period_s if grace_period_s is None else grace_period_s
-            deleted_at = record.deleted_at or self._clock.now()
+            deleted_at = record.deleted_at or self._services.clock.now()
             metadata = msgspec.structs.replace(
                 record.manifest.metadata or ObjectMeta(), deletion_timestamp=deleted_at
             )
@@ -60,11 +61,22 @@ class Requests:
                 desired="deleted",
                 deleted_at=deleted_at,
                 grace_period_s=grace,
+                discard_state=record.discard_state or discard_state,
                 manifest=msgspec.structs.replace(record.manifest, metadata=metadata),
             )
 
         record = await machine.update(change)
         return self._instances.shown(record.key)
+
+    async def forget_state(self, namespace: str, name: str) -> bool:
+        """Remove what is kept of earlier instances ``namespace/name``; returns whether there was any."""
+        key = f"{namespace}/{name}"
+        async with self._instances.accepting:
+            if any(m.record.key == key and not m.gone for m in self._instances.machines()):
+                return False  # one is on its way here
+            if not (is_label(namespace) and is_subdomain(name)):
+                return False
+            return await self._services.resources.forget_state(self._services.kept(namespace, name))
 
     async def set_paused(self, namespace: str, name: str, *, paused: bool) -> VirtualMachineInstance:
         """Pause or unpause the vCPUs; returns when libvirt says so.

@@ -53,7 +53,10 @@ class Storage(Protocol):
     async def make(self, step: AnyStep, material: Material) -> AnyStep:
         """Bring ``step`` about; returns it with what was found on the way (the digest of an image)."""
 
-    async def release(self, step: AnyStep) -> None: ...
+    async def release(self, step: AnyStep, *, discard_state: bool = False) -> None: ...
+    async def forget_state(self, directory: str) -> bool:
+        """Remove the state that is kept in ``directory``; returns whether there was any."""
+
     async def observe(self, devices: DevicesPlan) -> dict[str, Observed]:
         """What the finished files show, by volume."""
 
@@ -101,9 +104,15 @@ class Resources:
         """Undo some steps of an instance that goes on."""
         await self._undo(steps)
 
-    async def release(self, owner: str) -> None:
-        """Undo everything that ``owner`` has in the journal."""
-        await self._undo(await self._store.journal_of(owner))
+    async def release(self, owner: str, *, discard_state: bool = False) -> None:
+        """Undo everything that ``owner`` has in the journal; its firmware variables and the state of its TPM
+        are kept if they are to be, unless ``discard_state``."""
+        await self._undo(await self._store.journal_of(owner), discard_state=discard_state)
+
+    async def forget_state(self, directory: str) -> bool:
+        """Remove the state that is kept in ``directory``; returns whether there was any."""
+        async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+            return await self._storage.forget_state(directory)
 
     async def retire(self, owner: str) -> None:
         """Undo what a guest that ended for good needs no more: all but the directories: its log stays."""
@@ -138,10 +147,12 @@ class Resources:
         await self._network.make(step)
         return step
 
-    async def _undo(self, steps: tuple[AnyStep, ...]) -> None:
+    async def _undo(self, steps: tuple[AnyStep, ...], *, discard_state: bool = False) -> None:
         for step in reversed(steps):
-            executor = self._storage if isinstance(step, STORAGE_STEPS) else self._network
             async with asyncio.timeout(STEP_TIMEOUT_S):
-                await executor.release(step)
+                if isinstance(step, STORAGE_STEPS):
+                    await self._storage.release(step, discard_state=discard_state)
+                else:
+                    await self._network.release(step)
             # The record of the journal is the step as it was planned: what was found later is not in it.
             await self._store.journal_remove(step)

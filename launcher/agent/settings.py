@@ -22,6 +22,7 @@ def plan_settings(config: Config) -> PlanSettings:
         allow_emulation=config.allow_emulation,
         live_update=config.live_update,
         pod_bridge=config.network.bridge,
+        swtpm_dir=config.libvirt.swtpm_dir,
         network=network_settings(config),
         dedicated_cpus=node_limits(config).dedicated_cpus or (),
         confine=True,

@@ -89,8 +89,10 @@ class Instances(InstanceServiceServicer):
         grace_s = request.grace_period_seconds if request.HasField("grace_period_seconds") else None
         if grace_s is not None and grace_s < 0:
             raise _invalid("grace_period_seconds", str(grace_s), "must not be negative")
-        vmi = await self._agent.delete_instance(*convert.key(request), grace_period_s=grace_s)
-        return pb.DeleteInstanceResponse(instance=convert.struct(vmi))
+        vmi = await self._agent.delete_instance(
+            *convert.key(request), grace_period_s=grace_s, discard_state=request.remove_persistent_state
+        )
+        return pb.DeleteInstanceResponse(instance=None if vmi is None else convert.struct(vmi))
 
     async def PauseInstance(
         self, request: pb.PauseInstanceRequest, context: Context

@@ -138,10 +138,20 @@ class Instances:
                 found = to_plain(event.instance) if event.HasField("instance") else None
                 yield Change(_event_type(event.type), event.version, found)
 
-    def delete(self, name: str, *, namespace: str = "", grace_period_s: int | None = None) -> Object:
-        """Begin to stop and remove an instance."""
+    def delete(
+        self,
+        name: str,
+        *,
+        namespace: str = "",
+        grace_period_s: int | None = None,
+        remove_persistent_state: bool = False,
+    ) -> Object:
+        """Begin to stop and remove an instance, and with it, if asked, what would outlive it."""
         request = instances_pb2.DeleteInstanceRequest(
-            namespace=namespace, name=name, grace_period_seconds=grace_period_s
+            namespace=namespace,
+            name=name,
+            grace_period_seconds=grace_period_s,
+            remove_persistent_state=remove_persistent_state,
         )
         return to_plain(self._transport.call(self._stub.DeleteInstance, request).instance)
 

@@ -70,7 +70,7 @@ _CONTENT = "decides what is in the files of the volume"
 _MEDIA = "launcher.plan.media.volume"
 _DOWNWARD = "launcher.plan.media.downward"
 _CLOUD_INIT = "launcher.plan.media.cloud_init"
-_AGENT = "nothing uses the guest agent for it yet"
+_CREDENTIALS = "launcher.plan.media.credentials"
 _NETWORKS = "launcher.plan.networks"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
@@ -115,11 +115,13 @@ INSTANCE: tuple[Declaration, ...] = (
     _enforced("spec.subdomain", _NETWORKS, "the guest's own domain comes first in what DHCP lets it search"),
     _enforced("spec.livenessProbe", "launcher.agent.probes", "a guest that fails it is ended: phase Failed"),
     _enforced("spec.readinessProbe", "launcher.agent.probes", "decides the condition Ready"),
-    _not_yet("spec.accessCredentials", _AGENT),
     _enforced(
-        "spec.accessCredentials[].sshPublicKey.source",
-        _CLOUD_INIT,
-        "the keys go into cloud-init's metadata",
+        "spec.accessCredentials", _CREDENTIALS, "the condition AccessCredentialsSynchronized tells of it"
+    ),
+    _enforced(
+        "spec.accessCredentials[].sshPublicKey",
+        _CREDENTIALS,
+        "the keys that may log in as the users: others are taken away",
     ),
     _enforced(
         "spec.accessCredentials[].sshPublicKey.propagationMethod.configDrive",
@@ -130,6 +132,16 @@ INSTANCE: tuple[Declaration, ...] = (
         "spec.accessCredentials[].sshPublicKey.propagationMethod.noCloud",
         _CLOUD_INIT,
         "keys go into the metadata of the NoCloud drive",
+    ),
+    _enforced(
+        "spec.accessCredentials[].sshPublicKey.propagationMethod.qemuGuestAgent",
+        _CREDENTIALS,
+        "handed over whenever the guest agent connects",
+    ),
+    _enforced(
+        "spec.accessCredentials[].userPassword",
+        _CREDENTIALS,
+        "set by the guest agent whenever it connects",
     ),
     _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
     _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
@@ -150,10 +162,6 @@ INSTANCE: tuple[Declaration, ...] = (
         "spec.domain.launchSecurity.sev.attestation",
         "launcher.agent.lifecycle",
         "without session and dhCert the guest waits for launcherctl sev setup",
-    ),
-    _not_yet(
-        "spec.domain.firmware.bootloader.efi.persistent",
-        "variables live as long as the instance, and move with it",
     ),
     _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
     _not_yet(f"{_DEVICES}.disks[].tag", _TAG),

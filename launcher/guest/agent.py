@@ -30,6 +30,15 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
+class _Command(msgspec.Struct, frozen=True):
+    name: str
+    enabled: bool = True
+
+
+class _Info(msgspec.Struct, frozen=True):
+    supported_commands: tuple[_Command, ...] = ()
+
+
 class _Started(msgspec.Struct, frozen=True):
     pid: int
 
@@ -52,13 +61,26 @@ class GuestAgent:
         """See whether it answers."""
         await self._ask("guest-ping", None, timeout_s)
 
-    async def execute(self, command: tuple[str, ...], *, timeout_s: float) -> Executed:
+    async def commands(self, *, timeout_s: float) -> frozenset[str]:
+        """The commands that it knows and may carry out."""
+        info = _read(await self._ask("guest-info", None, timeout_s), _Info)
+        return frozenset(command.name for command in info.supported_commands if command.enabled)
+
+    async def command(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> None:
+        """Have it carry out a command that answers nothing."""
+        await self._ask(name, arguments, timeout_s)
+
+    async def execute(
+        self, command: tuple[str, ...], *, timeout_s: float, stdin: bytes | None = None
+    ) -> Executed:
         """Run a program in the guest and wait for its end.
 
         Raises:
             GuestAgentError: it cannot be started, or did not end in time; it goes on then.
         """
-        arguments = {"path": command[0], "arg": command[1:], "capture-output": True}
+        arguments: dict[str, Any] = {"path": command[0], "arg": command[1:], "capture-output": True}
+        if stdin is not None:
+            arguments["input-data"] = base64.b64encode(stdin).decode()
         started = _read(await self._ask("guest-exec", arguments, timeout_s), _Started)
         for _ in range(POLLS):
             answer = await self._ask("guest-exec-status", {"pid": started.pid}, timeout_s)

@@ -31,11 +31,15 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Libvirt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The local libvirtd and how peers' libvirtd reach it ({address} is the migration address)."""
+    """The local libvirtd and how peers' libvirtd reach it ({address} is the migration address).
+
+    ``swtpm_dir`` is where it keeps the state of emulated TPMs, a directory for each domain's UUID.
+    """
 
     uri: str = "qemu:///system"
     migration_uri: str = "qemu+tls://{address}/system"
     call_timeout_s: float = 30.0
+    swtpm_dir: str = "/var/lib/libvirt/swtpm"
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         StorageError: it could not be written; ``path`` is as before.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    with _storage_error("write", path):
+    with storage_error("write", path):
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -47,7 +47,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 def remove_unfinished(path: Path) -> None:
     """Remove what a killed ``write_atomic`` of ``path`` left beside it."""
-    with _storage_error("remove", path):
+    with storage_error("remove", path):
         for stray in path.parent.glob(f".{glob.escape(path.name)}.*"):
             if _UNFINISHED.fullmatch(stray.name.removeprefix(f".{path.name}.")):
                 stray.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def sync_directory(path: Path) -> None:
     Raises:
         StorageError: it could not be done.
     """
-    with _storage_error("sync", path):
+    with storage_error("sync", path):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -73,7 +73,7 @@ def make_directory(path: Path, *, mode: int = 0o700) -> None:
     Raises:
         StorageError: it could not be made, or there is something else (a link, too) at ``path``.
     """
-    with _storage_error("make directory", path):
+    with storage_error("make directory", path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=mode)
@@ -92,7 +92,7 @@ def remove_tree(path: Path) -> None:
     Raises:
         StorageError: something could not be removed (a mount point, a busy file); the rest may be gone.
     """
-    with _storage_error("remove", path):
+    with storage_error("remove", path):
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
             return
@@ -102,7 +102,8 @@ def remove_tree(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _storage_error(verb: str, path: Path) -> Iterator[None]:
+def storage_error(verb: str, path: Path) -> Iterator[None]:
+    """Let an ``OSError`` of the block be a StorageError: cannot ``verb`` ``path``."""
     try:
         yield
     except OSError as error:

@@ -15,6 +15,7 @@ from launcher.plan.facts import NodeFacts
 from launcher.plan.features import features
 from launcher.plan.firmware import boot, boot_steps, machine_type
 from launcher.plan.ignition import firmware_files, ignition_steps
+from launcher.plan.kept import state_steps
 from launcher.plan.launch_security import launch_security
 from launcher.plan.model import BootPlan, CPUTune, Identity, LifecyclePlan, VMPlan
 from launcher.plan.notes import notes
@@ -47,6 +48,7 @@ def make_plan(
     memory = memories.memory(context)
     identity = _identity(context)
     devices = refusals.attempt(lambda: plan_devices(context), DevicesPlan())
+    booting = refusals.attempt(lambda: boot(context), BootPlan(machine=machine_type(context)))
     plan = VMPlan(
         identity=identity,
         vcpus=cpus.vcpus(context),
@@ -56,7 +58,7 @@ def make_plan(
         numatune=numa.tune if numa is not None else None,
         memory=memory,
         backing=memories.backing(context, numa),
-        boot=refusals.attempt(lambda: boot(context), BootPlan(machine=machine_type(context))),
+        boot=booting,
         sysinfo=sysinfo(context, identity.uuid),
         features=features(context),
         clock=clock(context),
@@ -64,7 +66,12 @@ def make_plan(
         firmware_files=refusals.attempt(lambda: firmware_files(context), ()),
         lifecycle=_lifecycle(context),
         devices=devices,
-        steps=(*plan_steps(context, devices), *boot_steps(context), *ignition_steps(context)),
+        steps=(
+            *plan_steps(context, devices),
+            *state_steps(context, booting, devices),
+            *boot_steps(context),
+            *ignition_steps(context),
+        ),
         notes=notes(context),
     )
     refusals.add(host_findings(context, plan))

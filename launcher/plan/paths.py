@@ -118,6 +118,28 @@ class InstancePaths:
         return f"{self.acpi}/{kind}.bin"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPaths:
+    """Where state lies that outlives the instances ``namespace/name``, while there is none."""
+
+    directory: str
+
+    @property
+    def nvram(self) -> str:
+        """UEFI variables."""
+        return f"{self.directory}/nvram.fd"
+
+    @property
+    def tpm(self) -> str:
+        """The directory of the TPM's state."""
+        return f"{self.directory}/tpm"
+
+
+def kept_paths(state_dir: str, namespace: str, name: str) -> KeptPaths:
+    """Paths of what is kept of the instances ``namespace/name``; both are names that the API accepts."""
+    return KeptPaths(directory=f"{state_dir}/kept/{namespace}/{name}")
+
+
 def instance_paths(settings: PlanSettings, uid: str) -> InstancePaths:
     """Paths of the instance ``uid``."""
     return InstancePaths(

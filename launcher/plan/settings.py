@@ -45,6 +45,7 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``dedicated_cpus`` are for guests with dedicated CPUs only; ``confine`` keeps all threads of such a guest
     on its own CPUs. ``balloon_stats_period_s`` 0 turns balloon statistics off. ``serial_log`` keeps a log of
     the console. ``pod_bridge`` is where bridge bindings of the pod network attach.
+    ``swtpm_dir`` is where libvirt keeps the state of TPMs, in directories named by UUID.
     """
 
     state_dir: str = "/var/lib/launcher"
@@ -59,6 +60,7 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     free_page_reporting: bool = True
     serial_log: bool = True
     pod_bridge: str = ""
+    swtpm_dir: str = "/var/lib/libvirt/swtpm"
     network: NetworkSettings = NetworkSettings()
     smbios_manufacturer: str = "launcher"
     smbios_product: str = "launcher"

@@ -32,6 +32,17 @@ class MakeDirectory(Step, frozen=True, kw_only=True, tag="MakeDirectory"):
     gid: int | None = None
 
 
+class UseState(Step, frozen=True, kw_only=True, tag="UseState"):
+    """What the firmware or the TPM remembers, at ``path`` while the instance is here.
+
+    Making it moves there what an earlier instance of the name left at ``kept``; release puts it back for the
+    next one. Without ``kept`` it ends with the instance. QEMU and swtpm make it when there is none.
+    """
+
+    path: str
+    kept: str | None = None
+
+
 class CreateImage(Step, frozen=True, kw_only=True, tag="CreateImage"):
     """A disk image made by qemu-img, if it is not there yet.
 
@@ -303,6 +314,7 @@ class ServeAddresses(Step, frozen=True, kw_only=True, tag="ServeAddresses"):
 
 AnyStep = (
     MakeDirectory
+    | UseState
     | CreateImage
     | RequireFile
     | FetchContainerDisk

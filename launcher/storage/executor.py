@@ -26,6 +26,7 @@ from launcher.plan.steps import (
     MakeMetricsDisk,
     RequireFile,
     StartVirtiofsd,
+    UseState,
     WriteAcpiTable,
     WriteIgnition,
 )
@@ -33,6 +34,7 @@ from launcher.storage.claims import require_file
 from launcher.storage.container_image import ContainerImages
 from launcher.storage.images import create_image, partial_path
 from launcher.storage.iso import write_iso, write_private
+from launcher.storage.kept import forget_state, put_away_state, take_state
 from launcher.storage.limits import StorageSettings
 from launcher.storage.observe import observe
 from launcher.storage.share import write_files
@@ -50,6 +52,7 @@ STORAGE_STEPS = (
     WriteIgnition,
     MakeMetricsDisk,
     StartVirtiofsd,
+    UseState,
 )
 NO_METRICS = b"<metrics>\n</metrics>\n"
 
@@ -75,6 +78,8 @@ class StorageExecutor:
                 return await self._images.fetch_kernel(step, material)
             case MakeDirectory():
                 await asyncio.to_thread(_make_directory, step)
+            case UseState():
+                await asyncio.to_thread(take_state, step)
             case CreateImage():
                 await create_image(step)
             case RequireFile():
@@ -102,11 +107,16 @@ class StorageExecutor:
                 raise Bug(f"{type(step).__name__} is not a storage step")
         return step
 
-    async def release(self, step: AnyStep) -> None:
-        """Undo ``step``; what is already gone is fine, what belongs to the user stays."""
+    async def release(self, step: AnyStep, *, discard_state: bool = False) -> None:
+        """Undo ``step``; what is already gone is fine, what belongs to the user stays.
+
+        ``discard_state``: firmware variables and TPM state that would be kept go, too.
+        """
         match step:
             case MakeDirectory() | MakeFiles():
                 await asyncio.to_thread(remove_tree, Path(step.path))
+            case UseState():
+                await asyncio.to_thread(put_away_state, step, discard=discard_state)
             case CreateImage():
                 own = None if step.keep else step.path
                 await asyncio.to_thread(_remove, own, str(partial_path(step)))
@@ -118,6 +128,10 @@ class StorageExecutor:
                 await self._virtiofsd.stop(step)
             case _:
                 return
+
+    async def forget_state(self, directory: str) -> bool:
+        """Remove the state that is kept in ``directory``; returns whether there was any."""
+        return await asyncio.to_thread(forget_state, Path(directory))
 
     async def observe(self, devices: DevicesPlan) -> dict[str, Observed]:
         """What the finished files show, by volume; raises StorageError."""

@@ -26,7 +26,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from launcher.v1 import types_pb2 as launcher_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1blauncher/v1/instances.proto\x12\x0blauncher.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17launcher/v1/types.proto\"\xaf\x01\n\x15\x43reateInstanceRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12+\n\ncompanions\x18\x04 \x01(\x0b\x32\x17.launcher.v1.Companions\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\n\n\x08manifest\"C\n\x16\x43reateInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"\x82\x01\n\x15UpdateInstanceRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x42\n\n\x08manifest\"C\n\x16UpdateInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"5\n\x12GetInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"@\n\x13GetInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\")\n\x14ListInstancesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"C\n\x15ListInstancesResponse\x12*\n\tinstances\x18\x01 \x03(\x0b\x32\x17.google.protobuf.Struct\"8\n\x15WatchInstancesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"z\n\x16WatchInstancesResponse\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.launcher.v1.EventType\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12)\n\x08instance\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"t\n\x15\x44\x65leteInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12!\n\x14grace_period_seconds\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x17\n\x15_grace_period_seconds\"C\n\x16\x44\x65leteInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"7\n\x14PauseInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"B\n\x15PauseInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"9\n\x16UnpauseInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17UnpauseInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"6\n\x13GetDomainXmlRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"#\n\x14GetDomainXmlResponse\x12\x0b\n\x03xml\x18\x01 \x01(\t\"R\n\x0e\x43onsoleRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.launcher.v1.ConsoleOpenH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04step\".\n\x0b\x43onsoleOpen\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1f\n\x0f\x43onsoleResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"K\n\x14GetConsoleLogRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ntail_bytes\x18\x03 \x01(\x03\"%\n\x15GetConsoleLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xd6\x07\n\x0fInstanceService\x12Y\n\x0e\x43reateInstance\x12\".launcher.v1.CreateInstanceRequest\x1a#.launcher.v1.CreateInstanceResponse\x12P\n\x0bGetInstance\x12\x1f.launcher.v1.GetInstanceRequest\x1a .launcher.v1.GetInstanceResponse\x12V\n\rListInstances\x12!.launcher.v1.ListInstancesRequest\x1a\".launcher.v1.ListInstancesResponse\x12[\n\x0eWatchInstances\x12\".launcher.v1.WatchInstancesRequest\x1a#.launcher.v1.WatchInstancesResponse0\x01\x12Y\n\x0eUpdateInstance\x12\".launcher.v1.UpdateInstanceRequest\x1a#.launcher.v1.UpdateInstanceResponse\x12Y\n\x0e\x44\x65leteInstance\x12\".launcher.v1.DeleteInstanceRequest\x1a#.launcher.v1.DeleteInstanceResponse\x12V\n\rPauseInstance\x12!.launcher.v1.PauseInstanceRequest\x1a\".launcher.v1.PauseInstanceResponse\x12\\\n\x0fUnpauseInstance\x12#.launcher.v1.UnpauseInstanceRequest\x1a$.launcher.v1.UnpauseInstanceResponse\x12S\n\x0cGetDomainXml\x12 .launcher.v1.GetDomainXmlRequest\x1a!.launcher.v1.GetDomainXmlResponse\x12H\n\x07\x43onsole\x12\x1b.launcher.v1.ConsoleRequest\x1a\x1c.launcher.v1.ConsoleResponse(\x01\x30\x01\x12V\n\rGetConsoleLog\x12!.launcher.v1.GetConsoleLogRequest\x1a\".launcher.v1.GetConsoleLogResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1blauncher/v1/instances.proto\x12\x0blauncher.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17launcher/v1/types.proto\"\xaf\x01\n\x15\x43reateInstanceRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12+\n\ncompanions\x18\x04 \x01(\x0b\x32\x17.launcher.v1.Companions\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\n\n\x08manifest\"C\n\x16\x43reateInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"\x82\x01\n\x15UpdateInstanceRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12)\n\x06object\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x42\n\n\x08manifest\"C\n\x16UpdateInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"5\n\x12GetInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"@\n\x13GetInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\")\n\x14ListInstancesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"C\n\x15ListInstancesResponse\x12*\n\tinstances\x18\x01 \x03(\x0b\x32\x17.google.protobuf.Struct\"8\n\x15WatchInstancesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"z\n\x16WatchInstancesResponse\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.launcher.v1.EventType\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12)\n\x08instance\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\x95\x01\n\x15\x44\x65leteInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12!\n\x14grace_period_seconds\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1f\n\x17remove_persistent_state\x18\x04 \x01(\x08\x42\x17\n\x15_grace_period_seconds\"C\n\x16\x44\x65leteInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"7\n\x14PauseInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"B\n\x15PauseInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"9\n\x16UnpauseInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"D\n\x17UnpauseInstanceResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\"6\n\x13GetDomainXmlRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"#\n\x14GetDomainXmlResponse\x12\x0b\n\x03xml\x18\x01 \x01(\t\"R\n\x0e\x43onsoleRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.launcher.v1.ConsoleOpenH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04step\".\n\x0b\x43onsoleOpen\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1f\n\x0f\x43onsoleResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"K\n\x14GetConsoleLogRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ntail_bytes\x18\x03 \x01(\x03\"%\n\x15GetConsoleLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xd6\x07\n\x0fInstanceService\x12Y\n\x0e\x43reateInstance\x12\".launcher.v1.CreateInstanceRequest\x1a#.launcher.v1.CreateInstanceResponse\x12P\n\x0bGetInstance\x12\x1f.launcher.v1.GetInstanceRequest\x1a .launcher.v1.GetInstanceResponse\x12V\n\rListInstances\x12!.launcher.v1.ListInstancesRequest\x1a\".launcher.v1.ListInstancesResponse\x12[\n\x0eWatchInstances\x12\".launcher.v1.WatchInstancesRequest\x1a#.launcher.v1.WatchInstancesResponse0\x01\x12Y\n\x0eUpdateInstance\x12\".launcher.v1.UpdateInstanceRequest\x1a#.launcher.v1.UpdateInstanceResponse\x12Y\n\x0e\x44\x65leteInstance\x12\".launcher.v1.DeleteInstanceRequest\x1a#.launcher.v1.DeleteInstanceResponse\x12V\n\rPauseInstance\x12!.launcher.v1.PauseInstanceRequest\x1a\".launcher.v1.PauseInstanceResponse\x12\\\n\x0fUnpauseInstance\x12#.launcher.v1.UnpauseInstanceRequest\x1a$.launcher.v1.UnpauseInstanceResponse\x12S\n\x0cGetDomainXml\x12 .launcher.v1.GetDomainXmlRequest\x1a!.launcher.v1.GetDomainXmlResponse\x12H\n\x07\x43onsole\x12\x1b.launcher.v1.ConsoleRequest\x1a\x1c.launcher.v1.ConsoleResponse(\x01\x30\x01\x12V\n\rGetConsoleLog\x12!.launcher.v1.GetConsoleLogRequest\x1a\".launcher.v1.GetConsoleLogResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,32 +53,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHINSTANCESREQUEST']._serialized_end=837
   _globals['_WATCHINSTANCESRESPONSE']._serialized_start=839
   _globals['_WATCHINSTANCESRESPONSE']._serialized_end=961
-  _globals['_DELETEINSTANCEREQUEST']._serialized_start=963
-  _globals['_DELETEINSTANCEREQUEST']._serialized_end=1079
-  _globals['_DELETEINSTANCERESPONSE']._serialized_start=1081
-  _globals['_DELETEINSTANCERESPONSE']._serialized_end=1148
-  _globals['_PAUSEINSTANCEREQUEST']._serialized_start=1150
-  _globals['_PAUSEINSTANCEREQUEST']._serialized_end=1205
-  _globals['_PAUSEINSTANCERESPONSE']._serialized_start=1207
-  _globals['_PAUSEINSTANCERESPONSE']._serialized_end=1273
-  _globals['_UNPAUSEINSTANCEREQUEST']._serialized_start=1275
-  _globals['_UNPAUSEINSTANCEREQUEST']._serialized_end=1332
-  _globals['_UNPAUSEINSTANCERESPONSE']._serialized_start=1334
-  _globals['_UNPAUSEINSTANCERESPONSE']._serialized_end=1402
-  _globals['_GETDOMAINXMLREQUEST']._serialized_start=1404
-  _globals['_GETDOMAINXMLREQUEST']._serialized_end=1458
-  _globals['_GETDOMAINXMLRESPONSE']._serialized_start=1460
-  _globals['_GETDOMAINXMLRESPONSE']._serialized_end=1495
-  _globals['_CONSOLEREQUEST']._serialized_start=1497
-  _globals['_CONSOLEREQUEST']._serialized_end=1579
-  _globals['_CONSOLEOPEN']._serialized_start=1581
-  _globals['_CONSOLEOPEN']._serialized_end=1627
-  _globals['_CONSOLERESPONSE']._serialized_start=1629
-  _globals['_CONSOLERESPONSE']._serialized_end=1660
-  _globals['_GETCONSOLELOGREQUEST']._serialized_start=1662
-  _globals['_GETCONSOLELOGREQUEST']._serialized_end=1737
-  _globals['_GETCONSOLELOGRESPONSE']._serialized_start=1739
-  _globals['_GETCONSOLELOGRESPONSE']._serialized_end=1776
-  _globals['_INSTANCESERVICE']._serialized_start=1779
-  _globals['_INSTANCESERVICE']._serialized_end=2761
+  _globals['_DELETEINSTANCEREQUEST']._serialized_start=964
+  _globals['_DELETEINSTANCEREQUEST']._serialized_end=1113
+  _globals['_DELETEINSTANCERESPONSE']._serialized_start=1115
+  _globals['_DELETEINSTANCERESPONSE']._serialized_end=1182
+  _globals['_PAUSEINSTANCEREQUEST']._serialized_start=1184
+  _globals['_PAUSEINSTANCEREQUEST']._serialized_end=1239
+  _globals['_PAUSEINSTANCERESPONSE']._serialized_start=1241
+  _globals['_PAUSEINSTANCERESPONSE']._serialized_end=1307
+  _globals['_UNPAUSEINSTANCEREQUEST']._serialized_start=1309
+  _globals['_UNPAUSEINSTANCEREQUEST']._serialized_end=1366
+  _globals['_UNPAUSEINSTANCERESPONSE']._serialized_start=1368
+  _globals['_UNPAUSEINSTANCERESPONSE']._serialized_end=1436
+  _globals['_GETDOMAINXMLREQUEST']._serialized_start=1438
+  _globals['_GETDOMAINXMLREQUEST']._serialized_end=1492
+  _globals['_GETDOMAINXMLRESPONSE']._serialized_start=1494
+  _globals['_GETDOMAINXMLRESPONSE']._serialized_end=1529
+  _globals['_CONSOLEREQUEST']._serialized_start=1531
+  _globals['_CONSOLEREQUEST']._serialized_end=1613
+  _globals['_CONSOLEOPEN']._serialized_start=1615
+  _globals['_CONSOLEOPEN']._serialized_end=1661
+  _globals['_CONSOLERESPONSE']._serialized_start=1663
+  _globals['_CONSOLERESPONSE']._serialized_end=1694
+  _globals['_GETCONSOLELOGREQUEST']._serialized_start=1696
+  _globals['_GETCONSOLELOGREQUEST']._serialized_end=1771
+  _globals['_GETCONSOLELOGRESPONSE']._serialized_start=1773
+  _globals['_GETCONSOLELOGRESPONSE']._serialized_end=1810
+  _globals['_INSTANCESERVICE']._serialized_start=1813
+  _globals['_INSTANCESERVICE']._serialized_end=2795
 # @@protoc_insertion_point(module_scope)

@@ -279,20 +279,26 @@ class DeleteInstanceRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     GRACE_PERIOD_SECONDS_FIELD_NUMBER: _builtins.int
+    REMOVE_PERSISTENT_STATE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     grace_period_seconds: _builtins.int
     """How long the guest may take to shut down; absent: what its spec says; 0: kill it."""
+    remove_persistent_state: _builtins.bool
+    """Do not keep what spec.domain.firmware.bootloader.efi.persistent and spec.domain.devices.tpm.persistent keep for
+    the next instance of this name. When there is no instance, what is kept of earlier ones is removed.
+    """
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         name: _builtins.str = ...,
         grace_period_seconds: _builtins.int | None = ...,
+        remove_persistent_state: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_grace_period_seconds", b"_grace_period_seconds", "grace_period_seconds", b"grace_period_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_period_seconds", b"_grace_period_seconds", "grace_period_seconds", b"grace_period_seconds", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_period_seconds", b"_grace_period_seconds", "grace_period_seconds", b"grace_period_seconds", "name", b"name", "namespace", b"namespace", "remove_persistent_state", b"remove_persistent_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__grace_period_seconds: _TypeAlias = _typing.Literal["grace_period_seconds"]  # noqa: Y015
     _WhichOneofArgType__grace_period_seconds: _TypeAlias = _typing.Literal["_grace_period_seconds", b"_grace_period_seconds"]  # noqa: Y015
@@ -306,7 +312,9 @@ class DeleteInstanceResponse(_message.Message):
 
     INSTANCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def instance(self) -> _struct_pb2.Struct: ...
+    def instance(self) -> _struct_pb2.Struct:
+        """Absent when there was none and only persistent state was removed."""
+
     def __init__(
         self,
         *,

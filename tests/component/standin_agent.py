@@ -176,7 +176,9 @@ class StandInAgent:
         finally:
             self.watchers.remove(inbox)
 
-    async def delete_instance(self, namespace: str, name: str, *, grace_period_s: int | None = None) -> VMI:
+    async def delete_instance(
+        self, namespace: str, name: str, *, grace_period_s: int | None = None, discard_state: bool = False
+    ) -> VMI:
         vmi = await self.get_instance(namespace, name)
         if self.lingers:
             return vmi

@@ -17,6 +17,8 @@ from launcher.lab.image import BZIMAGE_PATH, INITRD_PATH, KERNEL_PATH, Image
 from launcher.lab.node import Node
 
 SHELL_TIMEOUT_S = 60.0
+BOOT_TIMEOUT_S = 120.0
+"""UEFI that measures what it starts into a TPM, by emulation on a busy machine, takes a minute."""
 _PROMPT = re.compile(rb"GUEST UP.*# ", re.DOTALL)
 Object = dict[str, Any]
 
@@ -111,6 +113,7 @@ def shell(agent: Client, name: str, *, up: bool = False) -> Iterator[Shell]:
         eventually(
             f"the shell of {name} prompts",
             lambda: _PROMPT.search(agent.instances.console_log(name, namespace="default")),
+            timeout_s=BOOT_TIMEOUT_S,
         )
     keys: queue.Queue[bytes | None] = queue.Queue()
     console = agent.instances.console(name, iter(keys.get, None), namespace="default")

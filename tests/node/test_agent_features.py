@@ -132,7 +132,8 @@ def test_uefi_with_a_lasting_tpm_on_huge_pages(
             assert "EDK II" in inside.run("dmesg | grep -i 'efi: EFI'")
         # QEMU preallocates nothing here: what the guest has touched came from the pool.
         assert int((PAGES / "free_hugepages").read_text()) < free
-        remove_all(agent)
+        agent.instances.delete(name, namespace="default", grace_period_s=0, remove_persistent_state=True)
+        until_gone(agent, name)
         assert int((PAGES / "free_hugepages").read_text()) == free
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 
 import pytest
@@ -11,9 +12,11 @@ from feature_guests import Object, guest, kernel_boot, shell
 from network_guests import masqueraded
 
 from launcher.cli.client import Client
+from launcher.errors import InvalidRequest
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.v1.types_pb2 import Companions, KeyedData
 
 pytestmark = pytest.mark.node
 
@@ -23,6 +26,18 @@ GUEST_AGENT = (
     "(exec 3<>/dev/virtio-ports/org.qemu.guest_agent.0; while :; do while read -r line <&3; do "
     'id=$(echo "$line" | sed -n \'s/.*"id": *\\([0-9]*\\).*/\\1/p\'); '
     'echo "{\\"return\\": ${id:-{\\}}}" >&3; done; sleep 0.2; done) & echo $! >/tmp/agent'
+)
+
+
+# Another that takes keys and passwords, and remembers what it was told.
+CREDENTIALS_AGENT = (
+    "(exec 3<>/dev/virtio-ports/org.qemu.guest_agent.0; while :; do while read -r line <&3; do "
+    'answer="{}"; case "$line" in '
+    '*guest-info*) answer=\'{"version": "7.2.0", "supported_commands": [{"enabled": true, "name": '
+    '"guest-ssh-add-authorized-keys", "success-response": true}]}\';; '
+    '*guest-s[es]*-*) echo "$line" >>/tmp/told;; '
+    '*) answer=$(echo "$line" | sed -n \'s/.*"id": *\\([0-9]*\\).*/\\1/p\');; esac; '
+    'echo "{\\"return\\": ${answer:-{\\}}}" >&3; done; sleep 0.2; done) & echo $! >/tmp/agent'
 )
 
 
@@ -86,6 +101,46 @@ def test_a_guest_whose_agent_falls_silent_is_ended(agent: Client, node: Node, gu
         vmi = until(agent, "pinged", lambda vmi: phase(vmi) in {"Failed", "Succeeded"})
     assert (phase(vmi), vmi["status"]["reason"]) == ("Failed", "LivenessProbeFailed")
     eventually("its process is gone", lambda: node.run("virsh", "list", "--name").split() == [])
+
+
+def test_a_guest_is_told_its_keys_and_passwords(agent: Client, node: Node, guest_image: Image) -> None:
+    source = {"source": {"secret": {"secretName": "keys"}}}
+    words = {"source": {"secret": {"secretName": "words"}}}
+    manifest = guest(
+        "told",
+        memory="128Mi",
+        domain={"firmware": {"kernelBoot": kernel_boot(guest_image)}},
+        accessCredentials=[
+            {"sshPublicKey": {**source, "propagationMethod": {"qemuGuestAgent": {"users": ["root"]}}}},
+            {"userPassword": {**words, "propagationMethod": {"qemuGuestAgent": {}}}},
+        ],
+    )
+    with pytest.raises(InvalidRequest):
+        agent.instances.create(manifest)
+    secrets = {
+        "keys": KeyedData(data={"mine": b"ssh-ed25519 AAAA me"}),
+        "words": KeyedData(data={"root": b"open sesame"}),
+    }
+    agent.instances.create(manifest, Companions(secrets=secrets))
+
+    def credentials(vmi: Object) -> tuple[str, str]:
+        found = condition(vmi, "AccessCredentialsSynchronized") or {}
+        return str(found.get("status")), str(found.get("reason", ""))
+
+    until(agent, "told", lambda vmi: credentials(vmi) == ("False", "GuestAgentOffline"))
+    with shell(agent, "told") as inside:
+        inside.run(CREDENTIALS_AGENT)
+        until(agent, "told", lambda vmi: credentials(vmi) == ("True", ""))
+        told = inside.run("cat /tmp/told")
+        assert '["ssh-ed25519 AAAA me"]' in told
+        assert base64.b64encode(b"open sesame").decode() in told
+        inside.run("kill $(cat /tmp/agent); rm /tmp/told")
+        until(agent, "told", lambda vmi: credentials(vmi) == ("False", "GuestAgentOffline"))
+        inside.run(CREDENTIALS_AGENT)
+        eventually("a new agent is told again", lambda: "guest-set-user" in inside.run("cat /tmp/told"))
+    log = node.agent_log()
+    assert "the guest has its credentials" in log
+    assert not any(secret in log for secret in ("sesame", base64.b64encode(b"open sesame").decode()))
 
 
 def test_a_guest_finds_its_ignition_configuration(agent: Client, node: Node, guest_image: Image) -> None:

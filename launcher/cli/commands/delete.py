@@ -25,8 +25,20 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     help="Seconds the guest may take to shut down; 0 kills it. Default: what its manifest says.",
 )
+@click.option(
+    "--remove-persistent-state",
+    is_flag=True,
+    help="Do not keep UEFI variables and TPM state for the next instance of the name; without an instance, "
+    "remove what is kept.",
+)
 @click.option("--ignore-not-found", is_flag=True, help="It is fine when there is none.")
-def delete(words: tuple[str, ...], wait: bool, grace_period: int | None, ignore_not_found: bool) -> None:
+def delete(
+    words: tuple[str, ...],
+    wait: bool,
+    grace_period: int | None,
+    remove_persistent_state: bool,
+    ignore_not_found: bool,
+) -> None:
     """Stop and remove the instance NAME, or cancel and forget the migration NAME."""
     session = current()
     with session.client() as client:
@@ -37,7 +49,12 @@ def delete(words: tuple[str, ...], wait: bool, grace_period: int | None, ignore_
                 return
         name = instance_name(words)
         try:
-            client.instances.delete(name, namespace=session.namespace, grace_period_s=grace_period)
+            client.instances.delete(
+                name,
+                namespace=session.namespace,
+                grace_period_s=grace_period,
+                remove_persistent_state=remove_persistent_state,
+            )
         except NotFound:
             if not ignore_not_found:
                 raise

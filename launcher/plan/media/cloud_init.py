@@ -11,6 +11,7 @@ from typing import Any
 
 from launcher.errors import InvalidSpec, Violation
 from launcher.plan.devices.model import PciAddress
+from launcher.plan.media.credentials import FIELD, public_keys
 from launcher.plan.media.material import Material, MediaFile, missing
 from launcher.spec.model import (
     CloudInitConfigDriveSource,
@@ -141,9 +142,8 @@ def _public_keys(material: Material, *, config_drive: bool) -> Iterator[str]:
         method = ssh.propagation_method
         if (method.config_drive if config_drive else method.no_cloud) is None:
             continue
-        data = material.secret(ssh.source.secret.secret_name, field="spec.accessCredentials")
-        for _, value in sorted(data.items()):
-            yield from (line.strip() for line in value.decode(errors="replace").splitlines() if line.strip())
+        data = material.secret(ssh.source.secret.secret_name, field=FIELD)
+        yield from public_keys(data)
 
 
 def _numbered(keys: Iterator[str]) -> dict[str, str]:

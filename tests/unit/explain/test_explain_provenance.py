@@ -105,7 +105,7 @@ def test_fields_without_effect_are_listed_with_what_becomes_of_them() -> None:
     assert silent["spec.nodeSelector.zone"].disposition is Disposition.PASSED_ON
     assert silent["spec.hostname"].acts
     password = "spec.accessCredentials[0].userPassword.source.secret.secretName"
-    assert silent[password].disposition is Disposition.NOT_YET
+    assert silent[password].disposition is Disposition.ENFORCED
     assert silent["spec.terminationGracePeriodSeconds"].acts
     image = silent["spec.volumes[0].containerDisk.image"]
     assert image.acts
