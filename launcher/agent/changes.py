@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from launcher.spec.path import FieldPath
+from launcher.spec.quantity import Quantity
 
 
 def differences(old: Any, new: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
@@ -32,7 +33,10 @@ def differences(old: Any, new: Any, path: FieldPath) -> Iterator[tuple[FieldPath
             yield path, new
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            yield from differences(old.get(key), new.get(key), path[key])
+            before, after = old.get(key), new.get(key)
+            amounts = isinstance(before, Quantity) or isinstance(after, Quantity)
+            here = path.amount(key) if amounts else path[key]
+            yield from differences(before, after, here)
     elif isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new):
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, path[index])

@@ -243,7 +243,7 @@ def _resources_of(vmi: VirtualMachineInstance) -> dict[str, Quantity]:
     resources = vmi.spec.domain.resources or ResourceRequirements()
     groups = (("requests", resources.requests), ("limits", resources.limits))
     return {
-        f"{_RESOURCES}.{group}[{name}]": amount
+        f"{_RESOURCES}.{group}.{name}": amount
         for group, amounts in groups
         for name, amount in amounts.items()
         if name in ("cpu", "memory")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from launcher.plan.context import PlanContext
+from launcher.plan.context import PlanContext, most_vcpus
 from launcher.plan.devices.capabilities import device_findings
 from launcher.plan.facts import DomainCaps, PagePool
 from launcher.plan.iothreads import supplemental_threads
@@ -31,6 +31,7 @@ def host_findings(context: PlanContext, plan: VMPlan) -> tuple[Finding, ...]:
     """Everything that ``plan`` needs and the host is known to lack."""
     caps = context.facts.caps(context.arch, context.virt, plan.boot.machine) or DomainCaps(arch="", virt="")
     return (
+        *_vcpus(context),
         *_machine(context, plan),
         *_cpu_model(context, plan, caps),
         *_cpu_features(context, plan, caps),
@@ -57,6 +58,17 @@ def dedicated_findings(context: PlanContext) -> Iterator[Finding]:
             field=f"{_CPU}.dedicatedCpuPlacement",
             why=f"the node has {there} CPUs",
             hint="ask for fewer vCPUs, or use a larger node",
+        )
+
+
+def _vcpus(context: PlanContext) -> Iterator[Finding]:
+    wanted, most = context.topology.current, most_vcpus(context.arch, context.facts, context.virt)
+    if most is not None and wanted > most:
+        yield Finding(
+            capability=f"{wanted} vCPUs",
+            field=_CPU,
+            why=f"libvirt and QEMU here allow {most}",
+            hint="ask for fewer vCPUs",
         )
 
 

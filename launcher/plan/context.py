@@ -176,23 +176,23 @@ def guest_memory(vmi: VirtualMachineInstance) -> int:
     return floor(asked.value)
 
 
-def _fitted(topology: Topology, arch: ArchTraits, facts: NodeFacts, virt: str) -> Topology:
-    """Room for hotplug is given up where the host cannot have it; vCPUs of the guest are not."""
-    if not arch.cpu_hotplug:
-        topology = replace(topology, max_sockets=0)
+def most_vcpus(arch: ArchTraits, facts: NodeFacts, virt: str) -> int | None:
+    """vCPUs that a guest can have on this host; None: not known."""
     caps = facts.caps(arch, virt)
     limits = [caps.max_vcpus] if caps is not None and caps.max_vcpus else []
     if arch.name == AMD64.name and facts.libvirt_version < versions.AUTOMATIC_IOMMU:
         limits.append(_VCPUS_WITHOUT_IOMMU)
-    if not limits or topology.maximum <= min(limits):
+    return min(limits, default=None)
+
+
+def _fitted(topology: Topology, arch: ArchTraits, facts: NodeFacts, virt: str) -> Topology:
+    """Room for hotplug is given up where the host cannot have it; vCPUs of the guest are not."""
+    if not arch.cpu_hotplug:
+        topology = replace(topology, max_sockets=0)
+    most = most_vcpus(arch, facts, virt)
+    if most is None or topology.maximum <= most:
         return topology
-    if topology.current > min(limits):
-        raise HostUnsupported(
-            f"{topology.current} vCPUs",
-            f"libvirt and QEMU here allow {min(limits)}",
-            hint="ask for fewer vCPUs",
-        )
-    return replace(topology, max_sockets=min(limits) // topology.per_socket)
+    return replace(topology, max_sockets=max(most // topology.per_socket, topology.sockets))
 
 
 def _virt(arch: ArchTraits, facts: NodeFacts, settings: PlanSettings) -> str:

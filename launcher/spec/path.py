@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 # How a finding about the whole text, which has no field, names its place.
 WHOLE = "manifest"
 # A key of a map comes from the user; a path shows no more of it than this.
 _LONGEST_SEGMENT = 120
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class FieldPath(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +35,10 @@ class FieldPath(msgspec.Struct, frozen=True, gc=False):
 
     def __getitem__(self, key: int | str) -> FieldPath:
         return FieldPath(self, f"[{key if isinstance(key, int) else _one_line(key)}]")
+
+    def amount(self, resource: str) -> FieldPath:
+        """The entry of a map of amounts, which is written like a field: ``resources.requests.cpu``."""
+        return self / resource if _WORD.fullmatch(resource) else self[resource]
 
     def __str__(self) -> str:
         return "".join(reversed(self.segments())).removeprefix(".") or WHOLE

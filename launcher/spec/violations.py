@@ -131,6 +131,7 @@ class _Map:
 
     def __init__(self, value: mi.Type) -> None:
         self._read = _reader(value)
+        self._amounts = self._read is _read_quantity
 
     def __call__(self, node: Node, path: FieldPath, findings: Findings) -> Any:
         if type(node) is not Mapping:
@@ -139,7 +140,8 @@ class _Map:
         result = {}
         for key, value in _entries(node, path, findings):
             if not is_null(value):
-                content = self._read(value, path[key.text], findings)
+                here = path.amount(key.text) if self._amounts else path[key.text]
+                content = self._read(value, here, findings)
                 if content is not ABSENT:
                     result[key.text] = content
         return result

@@ -61,7 +61,7 @@ def resets(inside: Shell) -> int:
 
 def kept(node: Node) -> list[str]:
     """What the node keeps of instances, here or not."""
-    script = f"find {KEPT} /var/lib/libvirt/swtpm -type f 2>/dev/null | sort"
+    script = f"find {KEPT} /var/lib/libvirt/swtpm -type f ! -name .lock 2>/dev/null | sort"
     return node.run("sh", "-c", script).splitlines()
 
 

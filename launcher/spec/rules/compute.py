@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from launcher.errors import Violation
+from launcher.spec.path import ROOT
 from launcher.spec.rules.checks import in_range, is_qualified_name, one_of
-from launcher.spec.rules.context import DOMAIN, RESOURCES, Context, Rule
-from launcher.spec.rules.finding import invalid, keyed, required
+from launcher.spec.rules.context import DOMAIN, Context, Rule
+from launcher.spec.rules.finding import invalid, required
 
 IO_THREADS_POLICIES: Final = ("shared", "auto", "supplementalPool")
 # More threads than this serve no disk faster; QEMU itself has no limit.
@@ -19,13 +20,11 @@ MOST_IO_THREADS: Final = 256
 SMALLEST_MEMORY: Final = 10**6
 
 _MACHINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_SIMPLE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def amount_path(group: str, key: str) -> str:
     """The path of a request or limit: ``spec.domain.resources.requests.cpu``."""
-    where = f"{RESOURCES}.{group}"
-    return f"{where}.{key}" if _SIMPLE_KEY.fullmatch(key) else keyed(where, key)
+    return str((ROOT / "spec" / "domain" / "resources" / group).amount(key))
 
 
 def resources(ctx: Context) -> Iterator[Violation]:

@@ -100,7 +100,7 @@ def test_requests_and_limits_go_along() -> None:
     assert change(record, sockets(2, memory="{guest: 3Gi}", more=adapted)) == after
     other = "resources: {requests: {memory: 2Gi, cpu: 500m}, limits: {memory: 2Gi}}"
     assert set(refused(record, sockets(2, memory="{guest: 3Gi}", more=other))) == {
-        "spec.domain.resources.requests[memory]"
+        "spec.domain.resources.requests.memory"
     }
 
 

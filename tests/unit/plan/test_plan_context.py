@@ -10,7 +10,8 @@ from launcher.errors import HostUnsupported
 from launcher.plan.allocations import Allocations
 from launcher.plan.context import guest_memory, plan_context
 from launcher.plan.cpu import cpu
-from launcher.plan.facts import DomainCaps, GuestFacts, NodeFacts, version
+from launcher.plan.facts import DomainCaps, GuestFacts, NodeFacts, Programs, version
+from launcher.plan.make import make_plan
 from launcher.plan.notes import notes
 from launcher.plan.settings import PlanSettings
 from launcher.units import GIB
@@ -83,10 +84,20 @@ def test_slots_for_sockets_shrink_to_what_the_host_allows() -> None:
     assert notes(old) == ("spec.domain.cpu.maxSockets: 63 instead of 80: more vCPUs than this host allows",)
 
 
-def test_more_vcpus_at_start_than_the_host_allows_are_refused() -> None:
+def test_more_vcpus_at_start_than_the_host_allows_are_refused_with_all_else() -> None:
     caps = (DomainCaps(arch="x86_64", virt="kvm", max_vcpus=8),)
-    with pytest.raises(HostUnsupported, match="allow 8"):
-        context("{cpu: {sockets: 9}, memory: {guest: 1Gi}}", facts=NodeFacts(domain_caps=caps))
+    domain = "{cpu: {sockets: 9}, memory: {guest: 1Gi}, devices: {tpm: {}}}"
+    with pytest.raises(HostUnsupported) as caught:
+        make_plan(
+            manifest(domain),
+            NodeFacts(domain_caps=caps, programs=Programs(swtpm="")),
+            Allocations(uid="u", uuid="6ba7b810-9dad-41d1-80b4-00c04fd430c8"),
+            PlanSettings(allow_emulation=True),
+        )
+    assert dict(caught.value.findings) == {
+        "9 vCPUs": "spec.domain.cpu: libvirt and QEMU here allow 8",
+        "swtpm": "spec.domain.devices.tpm: it is not installed",
+    }
 
 
 def test_arm64_cannot_plug_sockets() -> None:
