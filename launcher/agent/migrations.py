@@ -140,6 +140,10 @@ class Migrations:
         def claim(record: InstanceRecord) -> InstanceRecord:
             if record.outgoing:
                 raise Conflict(f"{record.key} is migrating already", hint="wait for it, or cancel it")
+            if record.job is not None:
+                raise Conflict(f"{record.key} is not migrated during its {record.job}", hint="wait for it")
+            if record.frozen is not None:
+                raise Conflict(f"{record.key} is not migrated frozen", hint="unfreeze it first")
             return msgspec.structs.replace(
                 record, outgoing=entry.attempt.attempt, migration_state=migration_state(entry)
             )

@@ -12,6 +12,7 @@ import msgspec
 from launcher import __version__
 from launcher.agent.access import Access
 from launcher.agent.attestation import Attestation
+from launcher.agent.backups import Backups
 from launcher.agent.downward import DownwardMetrics
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
@@ -91,6 +92,7 @@ class NodeAgent:
         self._probes = Probes(services, self._instances, self._supervisor)
         self._access = Access(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
+        self.backups = Backups(config, services, self._instances, self._supervisor)
         self._consoles = Consoles()
         self._tunnels = Tunnels(services, self._instances)
         self._down_reason = "connecting"
@@ -101,6 +103,7 @@ class NodeAgent:
         self._hypervisor.subscribe(self._on_event)
         await self._instances.load()
         await self._migrations.load()
+        await self.backups.load()
         await self._services.resources.take_up(frozenset(r.uid for r in self._instances.records()))
         await self._hypervisor.start()
         await self._instances.settle(timeout_s=SETTLE_S)
@@ -108,6 +111,7 @@ class NodeAgent:
         self._supervisor.keep(self._downward.run, name="downward metrics")
         self._supervisor.keep(self._probes.run, name="probes")
         self._supervisor.keep(self._access.run, name="access credentials")
+        self._supervisor.keep(self.backups.run, name="thaws")
 
     async def stop(self) -> None:
         """Stop all tasks. Guests, their files and running migrations go on without the agent."""
@@ -327,6 +331,7 @@ class NodeAgent:
                 if machine is not None:
                     machine.wake()
         self._migrations.on_event(event)
+        self.backups.on_event(event)
 
     def _on_watchdog(self, uuid: str, action: str) -> None:
         machine = self._instances.by_uuid(uuid)

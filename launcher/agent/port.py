@@ -109,6 +109,84 @@ class SevMeasurementView(msgspec.Struct, frozen=True, kw_only=True):
     loader_sha256: str = ""
 
 
+class CopiedVolumeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume of a copy: the file that has it or, for pulling, its NBD export and the bitmap of changes."""
+
+    volume: str
+    target: str
+    file: str = ""
+    export: str = ""
+    bitmap: str = ""
+
+
+class CopyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot or a backup. ``phase`` is Pending, InProgress, Succeeded or Failed; ``indications`` tell how
+    quiet the guest was; ``endpoint`` is where it is pulled from: a socket's path or ADDRESS:PORT."""
+
+    kind: str
+    name: str
+    namespace: str
+    vmi: str
+    vmi_uid: str
+    phase: str
+    message: str
+    mode: str
+    indications: tuple[str, ...]
+    volumes: tuple[CopiedVolumeView, ...]
+    incremental: str
+    checkpoint: str
+    endpoint: str
+    created: str
+    ended: str
+    processed: int
+    total: int
+
+
+class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment that an incremental backup can go on from; ``invalid`` says why it cannot."""
+
+    name: str
+    namespace: str
+    vmi: str
+    created: str
+    volumes: tuple[str, ...]
+    invalid: str
+
+
+class BackupRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup to begin. ``directory`` is where a pushed one goes; ``listen`` (ADDRESS:PORT, with TLS) where
+    one is pulled from, else a unix socket. ``incremental`` names a checkpoint; no ``volumes``: all tracked
+    ones. ``deadline_s`` 0: the default."""
+
+    name: str = ""
+    mode: str = "push"
+    directory: str = ""
+    listen: str = ""
+    incremental: str = ""
+    volumes: tuple[str, ...] = ()
+    quiesce: bool = True
+    deadline_s: int = 0
+
+
+class BackupPort(Protocol):
+    """Copies of running guests. Raises only ``launcher.errors`` classes."""
+
+    async def freeze(self, namespace: str, name: str, *, unfreeze_after_s: float) -> None:
+        """Freeze the guest's file systems by its agent, for at most that long (0: until they are thawed)."""
+
+    async def unfreeze(self, namespace: str, name: str) -> None: ...
+    async def create_snapshot(
+        self, namespace: str, vmi: str, *, name: str, volumes: tuple[str, ...], quiesce: bool
+    ) -> CopyView:
+        """Copy disks as they are now; returns when that moment is fixed, the copy goes on."""
+
+    async def list_snapshots(self, namespace: str | None, vmi: str) -> tuple[CopyView, ...]:
+        """Those of an instance, or of all (empty ``vmi``), also of those that are gone."""
+
+    async def delete_snapshot(self, namespace: str, vmi: str, name: str) -> None:
+        """Remove a snapshot with its files; one under way is aborted first."""
+
+
 class ConsoleSession(Protocol):
     """An open serial console: bytes both ways. Closing twice is fine."""
 
@@ -136,6 +214,10 @@ class ByteStream(Protocol):
 
 class AgentPort(Protocol):
     """The agent as ``api`` sees it. Raises only ``launcher.errors`` classes."""
+
+    @property
+    def backups(self) -> BackupPort:
+        """Snapshots, backups and what belongs to them."""
 
     async def create_instance(
         self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool = False

@@ -65,13 +65,31 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     credentials: Delivery | None = None
 
 
+class DomainJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the domain is busy with; QEMU does one such thing at a time, and no migration beside it."""
+
+    kind: Literal["snapshot", "backup", "memory dump"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The guest's file systems were frozen at ``since``; they thaw after ``thaw_after_s`` (0: never)."""
+
+    since: Moment
+    thaw_after_s: float = 0.0
+
+
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance on this node.
 
     ``manifest`` is what the user wrote (with uid and creation time filled in), ``plan`` what this node
     decided. ``desired`` is what the agent drives towards. ``incoming`` names the migration attempt that
     brings the instance here, ``outgoing`` the one that takes it away: while one is set, the domain is the
-    migration's. ``user_paused`` is the user's wish and outlives the agent.
+    migration's. ``user_paused`` is the user's wish and outlives the agent. While ``job`` or ``frozen`` is set
+    the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     """
 
@@ -103,6 +121,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     outgoing: str = ""
     moved_to: str = ""
     migration_state: VirtualMachineInstanceMigrationState | None = None
+    job: DomainJob | None = None
+    frozen: Frozen | None = None
 
     @property
     def key(self) -> str:

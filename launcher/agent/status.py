@@ -69,6 +69,7 @@ def show(
         memory=_memory(record, hardware.live),
         vsock_cid=record.allocations.vsock_cid or None,
         qos_class=qos_class(record.manifest),
+        fs_freeze_status="frozen" if record.frozen is not None else None,
     )
     return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)
 

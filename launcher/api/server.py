@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from launcher.agent.port import AgentPort
+from launcher.api.backups import Backups
 from launcher.api.instances import Instances
 from launcher.api.interceptors import CallInterceptor
 from launcher.api.launch_security import LaunchSecurity
@@ -23,7 +24,16 @@ from launcher.host.config import Listen, Tls
 from launcher.host.logging import get
 from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
 from launcher.units import KIB
-from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2, streams_pb2
+from launcher.v1 import (
+    backups_pb2,
+    instances_pb2,
+    launch_security_pb2,
+    migrations_pb2,
+    node_pb2,
+    peer_pb2,
+    streams_pb2,
+)
+from launcher.v1.backups_pb2_grpc import add_BackupServiceServicer_to_server
 from launcher.v1.instances_pb2_grpc import add_InstanceServiceServicer_to_server
 from launcher.v1.launch_security_pb2_grpc import add_LaunchSecurityServiceServicer_to_server
 from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_server
@@ -35,7 +45,15 @@ log = get(__name__)
 
 SERVICES = tuple(
     service.full_name
-    for module in (instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, peer_pb2, streams_pb2)
+    for module in (
+        backups_pb2,
+        instances_pb2,
+        launch_security_pb2,
+        migrations_pb2,
+        node_pb2,
+        peer_pb2,
+        streams_pb2,
+    )
     for service in module.DESCRIPTOR.services_by_name.values()
 )
 # The node can be asked how it is even when it can do nothing.
@@ -77,6 +95,7 @@ class ApiServer:
         # TLS first: a setting that cannot be served must not leave a half-open server.
         secure = server_credentials(self._tls) if self._listen.tcp else None
         server = grpc.aio.server(interceptors=[self._calls], options=_OPTIONS)
+        add_BackupServiceServicer_to_server(Backups(self._agent.backups), server)
         add_InstanceServiceServicer_to_server(Instances(self._agent), server)
         add_LaunchSecurityServiceServicer_to_server(LaunchSecurity(self._agent), server)
         add_MigrationServiceServicer_to_server(Migrations(self._agent), server)

@@ -14,11 +14,13 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import grpc
 
+from launcher.cli.backup_client import Backups
 from launcher.cli.streams import Streams
+from launcher.cli.transport import Transport
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, options
 from launcher.rpc.failure import error_of
 from launcher.rpc.struct import to_plain
@@ -32,8 +34,6 @@ DEFAULT_SERVER = "unix:/run/launcher/launcherd.sock"
 DEFAULT_TIMEOUT_S = 30.0
 
 Object = dict[str, Any]
-Reply = TypeVar("Reply")
-Reply_co = TypeVar("Reply_co", covariant=True)
 
 
 class Change(NamedTuple):
@@ -52,46 +52,10 @@ class MigrationChange(NamedTuple):
     migration: migrations_pb2.Migration | None
 
 
-class _Stream(Protocol[Reply_co]):
-    def __iter__(self) -> Iterator[Reply_co]: ...
-    def cancel(self) -> bool: ...
-
-
-class _Call(Protocol[Reply_co]):
-    def __call__(
-        self, request: Any, /, *, timeout: float | None = None, metadata: Any = None
-    ) -> Reply_co: ...
-
-
-class _Transport:
-    """How one call is made: deadline, metadata, errors."""
-
-    def __init__(self, target: str, timeout_s: float) -> None:
-        self.target, self.timeout_s = target, timeout_s
-
-    def call(self, method: _Call[Reply], request: object) -> Reply:
-        try:
-            return method(request, timeout=self.timeout_s, metadata=METADATA)
-        except grpc.RpcError as failure:
-            raise error_of(failure, self.target) from failure
-
-    def stream(
-        self, method: _Call[_Stream[Reply]], request: object, timeout_s: float | None = None
-    ) -> Generator[Reply, None, None]:
-        """Iterate over a stream, by default without deadline; closing the iterator cancels the call."""
-        responses = method(request, timeout=timeout_s, metadata=METADATA)
-        try:
-            yield from responses
-        except grpc.RpcError as failure:
-            raise error_of(failure, self.target) from failure
-        finally:
-            responses.cancel()
-
-
 class Instances:
     """Calls of InstanceService. ``namespace`` empty: "default" (in list and watch: all)."""
 
-    def __init__(self, channel: grpc.Channel, transport: _Transport) -> None:
+    def __init__(self, channel: grpc.Channel, transport: Transport) -> None:
         self._stub = InstanceServiceStub(channel)
         self._transport = transport
 
@@ -204,7 +168,7 @@ class Console:
 class Migrations:
     """Calls of MigrationService. ``namespace`` empty: "default" (in list and watch_all: all)."""
 
-    def __init__(self, channel: grpc.Channel, transport: _Transport) -> None:
+    def __init__(self, channel: grpc.Channel, transport: Transport) -> None:
         self._stub = MigrationServiceStub(channel)
         self._transport = transport
 
@@ -270,7 +234,7 @@ class Migrations:
 class LaunchSecurity:
     """Calls of LaunchSecurityService. ``namespace`` empty: "default". All blobs are base64."""
 
-    def __init__(self, channel: grpc.Channel, transport: _Transport) -> None:
+    def __init__(self, channel: grpc.Channel, transport: Transport) -> None:
         self._stub = LaunchSecurityServiceStub(channel)
         self._transport = transport
 
@@ -316,11 +280,12 @@ class Client:
             if secure is None
             else grpc.secure_channel(target, secure, options=options(tls))
         )
-        self._transport = _Transport(target, timeout_s)
+        self._transport = Transport(target, timeout_s)
         self.instances = Instances(self._channel, self._transport)
         self.migrations = Migrations(self._channel, self._transport)
         self.launch_security = LaunchSecurity(self._channel, self._transport)
         self.streams = Streams(self._channel, target)
+        self.backups = Backups(self._channel, self._transport)
 
     def node(self) -> node_pb2.Node:
         """The node."""

@@ -91,6 +91,21 @@ class GuestAgent:
             await asyncio.sleep(timeout_s / POLLS)
         raise GuestAgentError(f"{command[0]} did not end within {timeout_s:g} s")
 
+    async def frozen(self, *, timeout_s: float) -> bool:
+        """Whether its file systems are frozen."""
+        answer = await self._ask("guest-fsfreeze-status", None, timeout_s)
+        if answer not in ("frozen", "thawed"):
+            raise GuestAgentError("the guest agent says neither frozen nor thawed")
+        return bool(answer == "frozen")
+
+    async def freeze(self, *, timeout_s: float) -> None:
+        """Freeze all its file systems. When this raises, they may be frozen all the same: thaw them."""
+        await self._ask("guest-fsfreeze-freeze", None, timeout_s)
+
+    async def thaw(self, *, timeout_s: float) -> None:
+        """Thaw them; none that is frozen is a success."""
+        await self._ask("guest-fsfreeze-thaw", None, timeout_s)
+
     async def _ask(self, name: str, arguments: dict[str, Any] | None, timeout_s: float) -> Any:
         command: dict[str, Any] = {"execute": name}
         if arguments is not None:

@@ -9,6 +9,7 @@ The lanes keep calls of different temper apart: none of these can delay another 
     kill     ending a domain, the cure for a hung one, so never refused for its sake
     control  watching and steering a running job
     agent    commands for the guest agent, which a guest may leave unanswered
+    dump     whole dumps of memory
     migrate  whole migrations
 """
 
@@ -38,6 +39,7 @@ class LaneName(StrEnum):
     KILL = "kill"
     CONTROL = "control"
     AGENT = "agent"
+    DUMP = "dump"
     MIGRATE = "migrate"
 
 
@@ -49,6 +51,7 @@ _LANES: Final = (
     (LaneName.KILL, 4, 4),
     (LaneName.CONTROL, 4, 2),
     (LaneName.AGENT, 4, 1),
+    (LaneName.DUMP, 2, 1),
 )
 """Lane, its threads, and how many of them one domain may hold.
 

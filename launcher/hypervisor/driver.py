@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from launcher.hypervisor.agent import AgentCalls
+from launcher.hypervisor.backup import BackupCalls
 from launcher.hypervisor.calls import Calls
 from launcher.hypervisor.domains import DomainCalls
 from launcher.hypervisor.hardware import HardwareCalls
@@ -20,7 +21,9 @@ from launcher.hypervisor.usage import UsageCalls
 MIGRATION_THREADS: Final = 8
 
 
-class LibvirtHypervisor(DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls, AgentCalls):
+class LibvirtHypervisor(
+    DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls, AgentCalls, BackupCalls
+):
     """The libvirtd at ``uri``, for use from one event loop.
 
     ``call_timeout_s`` is the deadline of a call that has none of its own (start, shutdown, destroy,

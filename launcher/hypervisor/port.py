@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 
@@ -319,6 +320,23 @@ class Hypervisor(Protocol):
         """Hand a command (JSON) to the guest agent and return its answer; GuestAgentError without one."""
 
     async def usage(self, uuid: str) -> DomainUsage: ...
+    async def begin_backup(self, uuid: str, xml: str, checkpoint_xml: str = "") -> None:
+        """Begin to copy disks as they are now, and make a checkpoint of now; the job's end is an event."""
+
+    async def backup_xml(self, uuid: str) -> str:
+        """The backup job under way; empty without one."""
+
+    async def checkpoints(self, uuid: str) -> frozenset[str]: ...
+    async def checkpoint_xml(self, uuid: str, name: str) -> str: ...
+    async def redefine_checkpoint(self, uuid: str, xml: str) -> None:
+        """Make a checkpoint known again whose bitmaps are in the images; an error when they are not."""
+
+    async def delete_checkpoint(self, uuid: str, name: str) -> None:
+        """Forget a checkpoint; one that does not exist is a success."""
+
+    async def dump_memory(self, uuid: str, path: Path, *, timeout_s: float) -> None:
+        """Write the guest's memory to a new file as an ELF core; the guest waits."""
+
     async def job_stats(self, uuid: str) -> JobStats: ...
     async def completed_job_stats(self, uuid: str) -> JobStats: ...
     async def migrate(self, uuid: str, params: MigrateParams) -> None:

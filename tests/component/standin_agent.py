@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
+from standin_backups import StandInBackups
 
 from launcher.agent.port import (
     Companions,
@@ -114,6 +115,7 @@ class StandInAgent:
         self.secrets: dict[Key, tuple[str, str]] = {}
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
         self.chatty = False
+        self.backups = StandInBackups()
         self.lingers = False  # a guest that takes its time to shut down
         self.recording = b""
         self._version = 0

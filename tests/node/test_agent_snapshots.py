@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of real guests: of one moment, quiet if the guest's agent can; nothing is lost or left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from agent_world import client, eventually, leftovers, migration, until
+from backup_world import MIB, block, content, disks_guest, start_agent, write
+from feature_guests import Object, shell
+from storage_world import files, inside, ready, remove_all
+
+from launcher.cli.client import Client
+from launcher.errors import (
+    AlreadyExists,
+    CommandFailed,
+    Conflict,
+    GuestAgentError,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+    WrongPhase,
+)
+from launcher.lab.image import Image
+from launcher.lab.lab import Lab
+from launcher.lab.node import Node
+
+pytestmark = pytest.mark.node
+
+EMPTY: Object = {"emptyDisk": {"capacity": "8Mi"}}
+
+
+@pytest.fixture(scope="module")
+def lab(needs_nodes: None) -> Iterator[Lab]:
+    with Lab(names=("a",)) as made:
+        made.start_agents()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def node(lab: Lab) -> Node:
+    return lab.node("a")
+
+
+@pytest.fixture
+def agent(node: Node) -> Iterator[Client]:
+    before = files(node)
+    with client(node) as agent:
+        yield agent
+        remove_all(agent)
+        for copy in agent.backups.snapshots():
+            agent.backups.delete_snapshot(copy.vmi, copy.name, namespace=copy.namespace)
+        assert leftovers(node) == []
+        assert [path for path in files(node) if not path.endswith("/snapshots")] == before
+
+
+def host_disk(lab: Lab, name: str, *, size: int = 8 * MIB) -> tuple[Path, Object]:
+    disk = lab.shared / name
+    with disk.open("wb") as image:
+        image.truncate(size)
+    return disk, {"hostDisk": {"path": inside(disk), "type": "Disk"}}
+
+
+def answers(agent: Client) -> bool:
+    try:
+        agent.node()
+    except Unavailable:
+        return False
+    return True
+
+
+def test_a_snapshot_is_of_one_moment(agent: Client, node: Node, lab: Lab, guest_image: Image) -> None:
+    disk, mine = host_disk(lab, "mine.img")
+    agent.instances.create(disks_guest(guest_image, "snap", {"mine": mine, "own": EMPTY}))
+    ready(agent, "snap")
+    with shell(agent, "snap") as guest:
+        for device in ("vda", "vdb"):
+            write(guest, device, "first", 0)
+        # Without an agent: as after a power cut.
+        copy = agent.backups.create_snapshot("snap", snapshot="plain")
+        write(guest, "vda", "later", 1)
+        done = agent.backups.wait(copy, timeout_s=60)
+        assert (done.phase, list(done.indications)) == ("Succeeded", ["Online", "NoGuestAgent"])
+        assert {v.volume: v.target for v in done.volumes} == {"mine": "vda", "own": "vdb"}
+        for volume in done.volumes:
+            data = content(node, volume.file)
+            assert (len(data), block(data, 0), block(data, 1)) == (8 * MIB, "first", "")
+
+        start_agent(guest)
+        until(agent, "snap", lambda vmi: "AgentConnected" in str(vmi["status"]))
+        copy = agent.backups.create_snapshot("snap", snapshot="quiet", volumes=["mine"])
+        assert list(copy.indications) == ["Online", "GuestAgent"]
+        done = agent.backups.wait(copy, timeout_s=60)
+        data = content(node, done.volumes[0].file)
+        assert data[8 * 512 :][:16].rstrip() == b"frozen"  # the copy is of a moment between freeze and thaw
+        eventually("thawed", lambda: disk.read_bytes()[8 * 512 :][:16].rstrip() == b"thawed")
+        assert guest.run("cat /tmp/asked").split() == ["freeze", "thaw"]
+        assert "fsFreezeStatus" not in agent.instances.get("snap", namespace="default")["status"]
+
+    with pytest.raises(AlreadyExists):
+        agent.backups.create_snapshot("snap", snapshot="quiet")
+    with pytest.raises(InvalidRequest, match="no disk is named"):
+        agent.backups.create_snapshot("snap", volumes=["other"])
+    remove_all(agent)
+    # What the guest wrote last is in its own image, and the snapshots are still there.
+    assert block(disk.read_bytes(), 1) == "later"
+    kept = {copy.name: copy for copy in agent.backups.snapshots("snap", namespace="default")}
+    assert sorted(kept) == ["plain", "quiet"]
+    assert block(content(node, kept["plain"].volumes[1].file), 0) == "first"
+    agent.backups.delete_snapshot("snap", "plain")
+    agent.backups.delete_snapshot("snap", "quiet")
+    with pytest.raises(NotFound):
+        agent.backups.delete_snapshot("snap", "quiet")
+    assert node.run("find", "/var/lib/launcher/snapshots", "-mindepth", "1") == ""
+
+
+def test_a_snapshot_under_way_outlives_agent_and_libvirtd(
+    agent: Client, node: Node, lab: Lab, guest_image: Image
+) -> None:
+    disk, mine = host_disk(lab, "slow.img", size=256 * MIB)
+    with disk.open("r+b") as image:
+        for number in range(256):
+            image.write(bytes([number]) * MIB)
+    agent.instances.create(disks_guest(guest_image, "slow", {"mine": mine}))
+    ready(agent, "slow")
+    with slow_jobs(node, "slow"):
+        copy = agent.backups.create_snapshot("slow", snapshot="cut")
+        node.stop_agent(signal.SIGKILL)
+        node.stop_libvirtd(signal.SIGKILL)
+        node.start_libvirtd()
+        node.start_agent()
+        eventually("the agent answers", lambda: answers(agent))
+        assert [found.phase for found in agent.backups.snapshots("slow")] == ["InProgress"]
+        with pytest.raises(Conflict, match="busy with its snapshot cut"):
+            agent.backups.create_snapshot("slow", snapshot="other")
+        with pytest.raises(Conflict, match="not migrated during its snapshot cut"):
+            agent.migrations.create(migration("slow"), target="b", namespace="default")
+    done = agent.backups.wait(copy, timeout_s=60)
+    assert done.phase == "Succeeded", done.message
+    data = content(node, done.volumes[0].file)
+    assert [data[number * MIB] for number in range(256)] == list(range(256))
+
+    # One that is deleted under way, and one whose guest is deleted under way, leave nothing.
+    with slow_jobs(node, "slow"):
+        agent.backups.create_snapshot("slow", snapshot="unwanted")
+        agent.backups.delete_snapshot("slow", "unwanted")
+        copy = agent.backups.create_snapshot("slow", snapshot="late")
+        remove_all(agent)
+    done = agent.backups.wait(copy, timeout_s=60)
+    assert (done.phase, done.message) == ("Failed", "the guest ended")
+    kept = node.run("find", "/var/lib/launcher/snapshots", "-name", "*.qcow2").split()
+    assert [path.split("/")[-2] for path in kept] == ["cut"]
+
+
+@contextmanager
+def slow_jobs(node: Node, name: str) -> Iterator[None]:
+    """Let QEMU copy 1 MiB a second in jobs that begin within the block."""
+    domain, stop = f"default_{name}", threading.Event()
+
+    def limit(speed: int) -> None:
+        with suppress(CommandFailed):  # the guest ends in some of these blocks
+            jobs = json.loads(qmp("query-block-jobs"))["return"]
+            for job in jobs:
+                qmp("block-job-set-speed", device=job["device"], speed=speed)
+
+    def qmp(command: str, **arguments: object) -> str:
+        text = json.dumps({"execute": command, "arguments": arguments})
+        return node.run("virsh", "qemu-monitor-command", domain, text)
+
+    def work() -> None:
+        while not stop.is_set():
+            limit(MIB)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join()
+        limit(0)
+
+
+def test_what_is_frozen_thaws(agent: Client, node: Node, guest_image: Image) -> None:
+    agent.instances.create(disks_guest(guest_image, "cold", {"own": EMPTY}))
+    ready(agent, "cold")
+    with shell(agent, "cold") as guest:
+        with pytest.raises(GuestAgentError):
+            agent.backups.freeze("cold", unfreeze_timeout_s=300)
+        start_agent(guest)
+        agent.backups.freeze("cold", unfreeze_timeout_s=300)
+        until(agent, "cold", lambda vmi: vmi["status"].get("fsFreezeStatus") == "frozen")
+        agent.backups.freeze("cold", unfreeze_timeout_s=300)
+        agent.backups.unfreeze("cold")
+        agent.backups.unfreeze("cold")
+        assert guest.run("cat /tmp/asked").split() == ["freeze", "thaw"]
+        agent.backups.freeze("cold", unfreeze_timeout_s=3)
+        node.stop_agent(signal.SIGKILL)
+        node.start_agent()
+        eventually("the agent answers", lambda: answers(agent))
+        until(agent, "cold", lambda vmi: "fsFreezeStatus" not in vmi["status"])
+        assert guest.run("cat /tmp/asked").split() == ["freeze", "thaw"] * 2
+
+
+def test_what_cannot_be_copied_is_refused(agent: Client, node: Node, lab: Lab, guest_image: Image) -> None:
+    _, mine = host_disk(lab, "both.img")
+    manifest = disks_guest(guest_image, "shared", {"mine": mine, "own": EMPTY})
+    manifest["spec"]["domain"]["devices"]["disks"][0]["shareable"] = True
+    agent.instances.create(manifest)
+    with pytest.raises((WrongPhase, InvalidRequest)):
+        agent.backups.create_snapshot("shared")
+    ready(agent, "shared")
+    with pytest.raises(InvalidRequest, match="mine is shareable"):
+        agent.backups.create_snapshot("shared")
+    copy = agent.backups.create_snapshot("shared", snapshot="own", volumes=["own"])
+    assert agent.backups.wait(copy, timeout_s=60).phase == "Succeeded"
+    with pytest.raises(NotFound):
+        agent.backups.create_snapshot("nobody")
