@@ -21,7 +21,8 @@ say() { echo "{\"return\": $1}" >&3; }
 mark() { printf %-16s "$1" | dd of=/dev/vda bs=512 seek=8 conv=notrunc,sync 2>/dev/null; sync; }
 while :; do while read -r line <&3; do case "$line" in
 *guest-fsfreeze-status*) say "\"$state\"" ;;
-*guest-fsfreeze-freeze*) state=frozen; echo freeze >>/tmp/asked; mark frozen; say 1 ;;
+*guest-fsfreeze-freeze*) [ -e /tmp/wait ] && sleep 6
+  state=frozen; echo freeze >>/tmp/asked; mark frozen; say 1 ;;
 *guest-fsfreeze-thaw*) state=thawed; echo thaw >>/tmp/asked; say 1; mark thawed ;;
 *) id=$(echo "$line" | sed -n 's/.*"id": *\([0-9]*\).*/\1/p'); say "${id:-{\}}" ;;
 esac; done; sleep 0.2; done) & echo $! >/tmp/agent

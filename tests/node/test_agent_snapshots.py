@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agent_world import client, eventually, leftovers, migration, until
+from agent_world import client, eventually, leftovers, migration, running, until
 from backup_world import MIB, block, content, disks_guest, start_agent, write
 from feature_guests import Object, shell
-from storage_world import files, inside, ready, remove_all
+from storage_world import files, inside, remove_all
 
 from launcher.cli.client import Client
 from launcher.errors import (
     AlreadyExists,
-    CommandFailed,
     Conflict,
     GuestAgentError,
     InvalidRequest,
@@ -50,21 +47,25 @@ def node(lab: Lab) -> Node:
 
 @pytest.fixture
 def agent(node: Node) -> Iterator[Client]:
-    before = files(node)
+    before = own_files(node)
     with client(node) as agent:
         yield agent
         remove_all(agent)
         for copy in agent.backups.snapshots():
             agent.backups.delete_snapshot(copy.vmi, copy.name, namespace=copy.namespace)
         assert leftovers(node) == []
-        assert [path for path in files(node) if not path.endswith("/snapshots")] == before
+        assert own_files(node) == before
+
+
+def own_files(node: Node) -> list[str]:
+    return [path for path in files(node) if not path.endswith("/snapshots")]
 
 
 def host_disk(lab: Lab, name: str, *, size: int = 8 * MIB) -> tuple[Path, Object]:
     disk = lab.shared / name
     with disk.open("wb") as image:
         image.truncate(size)
-    return disk, {"hostDisk": {"path": inside(disk), "type": "Disk"}}
+    return disk, {"hostDisk": {"path": inside(disk), "type": "Disk", "shared": True}}
 
 
 def answers(agent: Client) -> bool:
@@ -78,7 +79,7 @@ def answers(agent: Client) -> bool:
 def test_a_snapshot_is_of_one_moment(agent: Client, node: Node, lab: Lab, guest_image: Image) -> None:
     disk, mine = host_disk(lab, "mine.img")
     agent.instances.create(disks_guest(guest_image, "snap", {"mine": mine, "own": EMPTY}))
-    ready(agent, "snap")
+    running(agent, "snap")
     with shell(agent, "snap") as guest:
         for device in ("vda", "vdb"):
             write(guest, device, "first", 0)
@@ -120,76 +121,55 @@ def test_a_snapshot_is_of_one_moment(agent: Client, node: Node, lab: Lab, guest_
     assert node.run("find", "/var/lib/launcher/snapshots", "-mindepth", "1") == ""
 
 
-def test_a_snapshot_under_way_outlives_agent_and_libvirtd(
+def test_an_agent_that_is_killed_finds_its_snapshots(
     agent: Client, node: Node, lab: Lab, guest_image: Image
 ) -> None:
-    disk, mine = host_disk(lab, "slow.img", size=256 * MIB)
+    disk, mine = host_disk(lab, "cut.img", size=64 * MIB)
     with disk.open("r+b") as image:
-        for number in range(256):
-            image.write(bytes([number]) * MIB)
-    agent.instances.create(disks_guest(guest_image, "slow", {"mine": mine}))
-    ready(agent, "slow")
-    with slow_jobs(node, "slow"):
-        copy = agent.backups.create_snapshot("slow", snapshot="cut")
-        node.stop_agent(signal.SIGKILL)
-        node.stop_libvirtd(signal.SIGKILL)
-        node.start_libvirtd()
-        node.start_agent()
-        eventually("the agent answers", lambda: answers(agent))
-        assert [found.phase for found in agent.backups.snapshots("slow")] == ["InProgress"]
-        with pytest.raises(Conflict, match="busy with its snapshot cut"):
-            agent.backups.create_snapshot("slow", snapshot="other")
-        with pytest.raises(Conflict, match="not migrated during its snapshot cut"):
-            agent.migrations.create(migration("slow"), target="b", namespace="default")
+        for number in range(64):
+            image.write(bytes([number + 1]) * MIB)
+    agent.instances.create(disks_guest(guest_image, "cut", {"mine": mine}))
+    running(agent, "cut")
+    copy = agent.backups.create_snapshot("cut", snapshot="seen")
+    restart(node, agent)
     done = agent.backups.wait(copy, timeout_s=60)
     assert done.phase == "Succeeded", done.message
     data = content(node, done.volumes[0].file)
-    assert [data[number * MIB] for number in range(256)] == list(range(256))
+    assert [data[number * MIB] for number in range(64)] == list(range(1, 65))
 
-    # One that is deleted under way, and one whose guest is deleted under way, leave nothing.
-    with slow_jobs(node, "slow"):
-        agent.backups.create_snapshot("slow", snapshot="unwanted")
-        agent.backups.delete_snapshot("slow", "unwanted")
-        copy = agent.backups.create_snapshot("slow", snapshot="late")
-        remove_all(agent)
-    done = agent.backups.wait(copy, timeout_s=60)
-    assert (done.phase, done.message) == ("Failed", "the guest ended")
+    # Killed while it waits for the guest to be frozen: no snapshot, and the guest is not left frozen.
+    with shell(agent, "cut") as guest:
+        start_agent(guest)
+        guest.run("touch /tmp/wait")
+    with ThreadPoolExecutor(1) as pool, client(node) as other:
+        lost = pool.submit(other.backups.create_snapshot, "cut", snapshot="never")
+        eventually("freezing", lambda: "fsFreezeStatus" in agent.instances.get("cut")["status"])
+        with pytest.raises(Conflict, match="busy with its snapshot never"):
+            agent.backups.create_snapshot("cut", snapshot="other")
+        with pytest.raises(Conflict, match="not migrated during its snapshot never"):
+            agent.migrations.create(migration("cut"), target="127.0.0.1:1", namespace="default")
+        node.stop_agent(signal.SIGKILL)
+        assert isinstance(lost.exception(timeout=60), Unavailable)
+    restart(node, agent)
+    phases = {copy.name: agent.backups.wait(copy, timeout_s=60).phase for copy in agent.backups.snapshots()}
+    assert phases == {"seen": "Succeeded", "never": "Failed"}
     kept = node.run("find", "/var/lib/launcher/snapshots", "-name", "*.qcow2").split()
-    assert [path.split("/")[-2] for path in kept] == ["cut"]
+    assert [path.split("/")[-2] for path in kept] == ["seen"]
+    with shell(agent, "cut", up=True) as guest:
+        eventually("thawed", lambda: guest.run("cat /tmp/asked").split() == ["freeze", "thaw"], timeout_s=90)
+    again = agent.backups.wait(agent.backups.create_snapshot("cut", snapshot="again"), timeout_s=60)
+    assert again.phase == "Succeeded", again.message
 
 
-@contextmanager
-def slow_jobs(node: Node, name: str) -> Iterator[None]:
-    """Let QEMU copy 1 MiB a second in jobs that begin within the block."""
-    domain, stop = f"default_{name}", threading.Event()
-
-    def limit(speed: int) -> None:
-        with suppress(CommandFailed):  # the guest ends in some of these blocks
-            jobs = json.loads(qmp("query-block-jobs"))["return"]
-            for job in jobs:
-                qmp("block-job-set-speed", device=job["device"], speed=speed)
-
-    def qmp(command: str, **arguments: object) -> str:
-        text = json.dumps({"execute": command, "arguments": arguments})
-        return node.run("virsh", "qemu-monitor-command", domain, text)
-
-    def work() -> None:
-        while not stop.is_set():
-            limit(MIB)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        worker.join()
-        limit(0)
+def restart(node: Node, agent: Client) -> None:
+    node.stop_agent(signal.SIGKILL)
+    node.start_agent()
+    eventually("the agent answers", lambda: answers(agent))
 
 
 def test_what_is_frozen_thaws(agent: Client, node: Node, guest_image: Image) -> None:
     agent.instances.create(disks_guest(guest_image, "cold", {"own": EMPTY}))
-    ready(agent, "cold")
+    running(agent, "cold")
     with shell(agent, "cold") as guest:
         with pytest.raises(GuestAgentError):
             agent.backups.freeze("cold", unfreeze_timeout_s=300)
@@ -201,10 +181,9 @@ def test_what_is_frozen_thaws(agent: Client, node: Node, guest_image: Image) -> 
         agent.backups.unfreeze("cold")
         assert guest.run("cat /tmp/asked").split() == ["freeze", "thaw"]
         agent.backups.freeze("cold", unfreeze_timeout_s=3)
-        node.stop_agent(signal.SIGKILL)
-        node.start_agent()
-        eventually("the agent answers", lambda: answers(agent))
-        until(agent, "cold", lambda vmi: "fsFreezeStatus" not in vmi["status"])
+    restart(node, agent)
+    until(agent, "cold", lambda vmi: "fsFreezeStatus" not in vmi["status"])
+    with shell(agent, "cold", up=True) as guest:
         assert guest.run("cat /tmp/asked").split() == ["freeze", "thaw"] * 2
 
 
@@ -215,7 +194,7 @@ def test_what_cannot_be_copied_is_refused(agent: Client, node: Node, lab: Lab, g
     agent.instances.create(manifest)
     with pytest.raises((WrongPhase, InvalidRequest)):
         agent.backups.create_snapshot("shared")
-    ready(agent, "shared")
+    running(agent, "shared")
     with pytest.raises(InvalidRequest, match="mine is shareable"):
         agent.backups.create_snapshot("shared")
     copy = agent.backups.create_snapshot("shared", snapshot="own", volumes=["own"])
