@@ -207,6 +207,9 @@ class CopyRuns:
         """Follow the job of ``copy`` to its end; without a connection this ends, until there is one."""
         try:
             if copy.phase == "Pending":
+                machine = self._instances.by_uuid(copy.uuid)
+                if machine is not None:
+                    await self._quiesce.release(machine)
                 if not await self._is_under_way(copy):
                     await self._finish(copy, why="the agent was ended before it had begun")
                     return

@@ -111,7 +111,7 @@ class Quiesce:
             yield (ONLINE, GUEST_AGENT)
             return
         try:
-            await self._freeze(machine, agent, thaw_after_s=COPY_THAW_S)
+            await self._freeze(machine, agent, thaw_after_s=COPY_THAW_S, copying=True)
         except _BUSY as error:
             log.warning(f"the guest was not frozen: {error}", vmi=machine.record.key)
             yield (ONLINE, GUEST_AGENT, QUIESCE_FAILED)
@@ -119,6 +119,11 @@ class Quiesce:
         try:
             yield (ONLINE, GUEST_AGENT)
         finally:
+            await self._thaw_soon(machine)
+
+    async def release(self, machine: Machine) -> None:
+        """Thaw a guest that a copy froze which is not to be, because its agent did not survive that."""
+        if machine.record.frozen is not None and machine.record.frozen.copying:
             await self._thaw_soon(machine)
 
     async def run(self) -> None:
@@ -132,8 +137,10 @@ class Quiesce:
                     self._thaws[uid] = self._supervisor.spawn(self._thaw_soon(machine, RETRY_S), name=name)
             await asyncio.sleep(LOOK_S)
 
-    async def _freeze(self, machine: Machine, agent: GuestAgent, *, thaw_after_s: float) -> None:
-        frozen = Frozen(since=_now(), thaw_after_s=thaw_after_s)
+    async def _freeze(
+        self, machine: Machine, agent: GuestAgent, *, thaw_after_s: float, copying: bool = False
+    ) -> None:
+        frozen = Frozen(since=_now(), thaw_after_s=thaw_after_s, copying=copying)
         await machine.update(lambda record: _with_frozen(record, frozen), wake=False)
         try:
             await agent.freeze(timeout_s=FREEZE_TIMEOUT_S)

@@ -76,10 +76,14 @@ class DomainJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The guest's file systems were frozen at ``since``; they thaw after ``thaw_after_s`` (0: never)."""
+    """The guest's file systems were frozen at ``since``; they thaw after ``thaw_after_s`` (0: never).
+
+    ``copying``: for the moment of a copy, not because somebody asked for it.
+    """
 
     since: Moment
     thaw_after_s: float = 0.0
+    copying: bool = False
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

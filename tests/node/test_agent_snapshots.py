@@ -156,7 +156,7 @@ def test_an_agent_that_is_killed_finds_its_snapshots(
     kept = node.run("find", "/var/lib/launcher/snapshots", "-name", "*.qcow2").split()
     assert [path.split("/")[-2] for path in kept] == ["seen"]
     with shell(agent, "cut", up=True) as guest:
-        eventually("thawed", lambda: guest.run("cat /tmp/asked").split() == ["freeze", "thaw"], timeout_s=90)
+        eventually("thawed", lambda: guest.run("cat /tmp/asked").split() == ["freeze", "thaw"])
     again = agent.backups.wait(agent.backups.create_snapshot("cut", snapshot="again"), timeout_s=60)
     assert again.phase == "Succeeded", again.message
 
