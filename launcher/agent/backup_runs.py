@@ -186,16 +186,17 @@ class CopyRuns:
     async def _claimed(self, machine: Machine, copy: CopyRecord) -> AsyncIterator[None]:
         """Hold the domain for ``copy``; given back only if the block raises, else when the copy ended."""
         await self.save(copy)
-        claimed = False
+        claimed = begun = False
         try:
             await machine.update(lambda record: claimed_for(record, _job(copy)), wake=False)
             claimed = True
             yield
-        except BaseException:
-            if claimed:
+            begun = True
+        finally:
+            if claimed and not begun:
                 await self._give_back(copy)
-            await self.forget(copy)
-            raise
+            if not begun:
+                await self.forget(copy)
 
     def _follow(self, copy: CopyRecord) -> None:
         present = self._followers.get(copy.key)
