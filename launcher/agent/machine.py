@@ -19,6 +19,7 @@ from launcher.agent.hotplug import Hardware
 from launcher.agent.plugging import Plugging
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Notice, Phase, Transition
 from launcher.agent.resources import Resources
+from launcher.agent.sighting import NOTHING, Sighting
 from launcher.agent.start_errors import explained
 from launcher.agent.status import show
 from launcher.agent.store import Store
@@ -71,6 +72,7 @@ class Machine:
         self._live: DomainView | None = None
         self._plugging = Plugging(services.hypervisor, services.resources, services.clock)
         self._notice = record.notice
+        self._seen = NOTHING
         self._known = False
         self._faults: tuple[str, ...] = ()
         self._wake = asyncio.Event()
@@ -132,6 +134,12 @@ class Machine:
         """Remember what an event told; what follows from it is decided at the next look, which is soon."""
         self._notice = change(self._notice)
         self.wake()
+
+    async def saw(self, seen: Sighting) -> None:
+        """Show what was seen of the guest's interfaces."""
+        if seen != self._seen and not self.gone:
+            self._seen = seen
+            await self._publish()
 
     def retry(self) -> None:
         """Try again, soon, to change the domain's hardware, however often that failed."""
@@ -243,8 +251,12 @@ class Machine:
             self._observed, self._live = observed, live
         except NotFound:
             self._observed = self._live = None
+            self._seen = NOTHING
         self._known = True
         self._faults = await self._look_at_shares()
+        if live is not None and live.agent_connected not in (None, self._record.agent_connected):
+            # An event told of it while no agent of ours listened.
+            await self._note(agent_connected=live.agent_connected)
         if self._notice != self._record.notice:
             await self._note(notice=self._notice)
         await self._publish()
@@ -348,6 +360,7 @@ class Machine:
             hardware=self.hardware,
             known=self._known,
             faults=self._faults,
+            seen=self._seen,
         )
 
 

@@ -16,6 +16,7 @@ from launcher.agent.backups import Backups
 from launcher.agent.downward import DownwardMetrics
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
+from launcher.agent.lookout import Lookout
 from launcher.agent.machine import Services
 from launcher.agent.migrations import Migrations
 from launcher.agent.port import (
@@ -91,6 +92,7 @@ class NodeAgent:
         self._attestation = Attestation(services, self._instances)
         self._probes = Probes(services, self._instances, self._supervisor)
         self._access = Access(services, self._instances, self._supervisor)
+        self._lookout = Lookout(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
         self.backups = Backups(config, services, self._instances, self._supervisor)
         self._consoles = Consoles()
@@ -112,6 +114,7 @@ class NodeAgent:
         self._supervisor.keep(self._probes.run, name="probes")
         self._supervisor.keep(self._access.run, name="access credentials")
         self._supervisor.keep(self.backups.run, name="thaws")
+        self._supervisor.keep(self._lookout.run, name="lookout")
 
     async def stop(self) -> None:
         """Stop all tasks. Guests, their files and running migrations go on without the agent."""

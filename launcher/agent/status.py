@@ -12,16 +12,16 @@ from launcher.agent.hotplug import Hardware, current_memory, requested_memory
 from launcher.agent.ledger import overhead
 from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
-from launcher.domain.read import DomainView, InterfaceView
+from launcher.agent.sighting import NOTHING, Sighting, interfaces
+from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord
 from launcher.plan.context import vcpu_topology
-from launcher.plan.devices.model import DiskPlan, InterfacePlan
+from launcher.plan.devices.model import DiskPlan
 from launcher.spec.model import (
     CPUTopology,
     Machine,
     MemoryStatus,
     VirtualMachineInstance,
-    VirtualMachineInstanceNetworkInterface,
     VirtualMachineInstancePhaseTransitionTimestamp,
     VirtualMachineInstanceStatus,
     VolumeStatus,
@@ -39,10 +39,12 @@ def show(
     known: bool = True,
     hardware: Hardware = Hardware(),  # noqa: B008 - frozen
     faults: tuple[str, ...] = (),
+    seen: Sighting = NOTHING,
 ) -> VirtualMachineInstance:
     """Build the object; ``before`` is what was shown last and lends its transition times.
 
-    ``known`` False: libvirt was not asked yet, so ``observed`` says nothing.
+    ``known`` False: libvirt was not asked yet, so ``observed`` says nothing. ``seen`` is what was seen of
+    its interfaces.
     """
     old = before.status.conditions if before is not None and before.status is not None else ()
     status = VirtualMachineInstanceStatus(
@@ -60,7 +62,7 @@ def show(
             VirtualMachineInstancePhaseTransitionTimestamp(phase=t.phase, phase_transition_timestamp=t.at)
             for t in record.transitions
         ),
-        interfaces=_interfaces(record, hardware.live),
+        interfaces=interfaces(record, hardware.live, seen),
         volume_status=tuple(_volume(disk) for disk in record.plan.devices.disks if disk.source is not None),
         migration_state=record.migration_state,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
@@ -85,37 +87,6 @@ def qos_class(vmi: VirtualMachineInstance) -> Literal["BestEffort", "Burstable",
     ):
         return "Guaranteed"
     return "Burstable" if requests or limits or vmi.spec.domain.memory is not None else "BestEffort"
-
-
-def _interfaces(
-    record: InstanceRecord, live: DomainView | None
-) -> tuple[VirtualMachineInstanceNetworkInterface, ...]:
-    """A masqueraded interface shows the addresses at which the node reaches it, not those of its inside.
-
-    Links are as the domain has them. An interface that is still to be plugged has no source.
-    """
-    there = {nic.alias: nic for nic in live.interfaces} if live is not None else {}
-    translated = {
-        nic.name for nic in record.defaulted.spec.domain.devices.interfaces if nic.masquerade is not None
-    }
-    outer = dict.fromkeys(translated, record.allocations.outer)
-    return tuple(
-        VirtualMachineInstanceNetworkInterface(
-            name=interface.name,
-            mac=interface.mac,
-            ip_address=next(iter(outer.get(interface.name, ())), None),
-            ip_addresses=outer.get(interface.name, ()),
-            info_source="domain" if live is None or interface.name in there else None,
-            queue_count=interface.queues or 1,
-            link_state=_link(interface, there.get(interface.name)),
-            pod_interface_name=interface.tap,
-        )
-        for interface in record.plan.devices.interfaces
-    )
-
-
-def _link(planned: InterfacePlan, seen: InterfaceView | None) -> str:
-    return seen.link if seen is not None else "down" if planned.link_down else "up"
 
 
 def _volume(disk: DiskPlan) -> VolumeStatus:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -21,6 +24,11 @@ POLLS: Final = 10
 """How often the end of a command is asked for within its time."""
 MAX_OUTPUT: Final = 64 * 1024
 MIN_TIMEOUT_S: Final = 1
+MOST_INTERFACES: Final = 64
+MOST_ADDRESSES: Final = 32
+LONGEST_NAME: Final = 64
+"""What is taken of the interfaces that a guest tells."""
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +45,24 @@ class _Command(msgspec.Struct, frozen=True):
 
 class _Info(msgspec.Struct, frozen=True):
     supported_commands: tuple[_Command, ...] = ()
+
+
+class GuestInterface(msgspec.Struct, frozen=True, kw_only=True):
+    """An interface as the guest sees it. ``mac`` is in lower case, empty where there is none."""
+
+    name: str
+    mac: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+class _Address(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    ip_address: str = ""
+
+
+class _Interface(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    name: str
+    hardware_address: str = ""
+    ip_addresses: tuple[_Address, ...] = ()
 
 
 class _Started(msgspec.Struct, frozen=True):
@@ -60,6 +86,20 @@ class GuestAgent:
     async def ping(self, *, timeout_s: float) -> None:
         """See whether it answers."""
         await self._ask("guest-ping", None, timeout_s)
+
+    async def interfaces(self, *, timeout_s: float) -> tuple[GuestInterface, ...]:
+        """The guest's interfaces, as many as are taken; what is no address is left out."""
+        answer = _read(
+            await self._ask("guest-network-get-interfaces", None, timeout_s), tuple[_Interface, ...]
+        )
+        return tuple(
+            GuestInterface(
+                name=nic.name[:LONGEST_NAME],
+                mac=mac if _MAC.fullmatch(mac := nic.hardware_address.lower()) else "",
+                addresses=tuple(_addresses(nic.ip_addresses[:MOST_ADDRESSES])),
+            )
+            for nic in answer[:MOST_INTERFACES]
+        )
 
     async def commands(self, *, timeout_s: float) -> frozenset[str]:
         """The commands that it knows and may carry out."""
@@ -126,6 +166,14 @@ def _read(answer: Any, kind: type[T]) -> T:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
         raise GuestAgentError(f"the guest agent's answer cannot be read: {error}") from error
+
+
+def _addresses(found: Iterable[_Address]) -> Iterator[str]:
+    for one in found:
+        try:
+            yield str(ipaddress.ip_address(one.ip_address.partition("%")[0]))
+        except ValueError:
+            continue
 
 
 def _text(data: str) -> str:

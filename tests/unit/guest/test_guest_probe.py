@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import GuestAgentError
-from launcher.guest.agent import GuestAgent
+from launcher.guest.agent import GuestAgent, GuestInterface
 from launcher.guest.probe import Look, Tally, Target, look
 from launcher.hypervisor.port import Hypervisor
 from launcher.spec.model import (
@@ -230,3 +230,33 @@ def test_the_tally_is_what_the_last_long_run_says(looks: str, successes: int, fa
         elif looks[:end].endswith("-" * failures):
             expected = False
     assert tally(looks, successes=successes, failures=failures) is expected
+
+
+async def test_interfaces_are_taken_as_far_as_they_make_sense() -> None:
+    told = [
+        {"name": "lo", "ip-addresses": [{"ip-address": "127.0.0.1", "ip-address-type": "ipv4", "prefix": 8}]},
+        {
+            "name": "eth0",
+            "hardware-address": "02:00:00:00:00:0A",
+            "ip-addresses": [
+                {"ip-address": "fe80::1%eth0"},
+                {"ip-address": "x"},
+                {"ip-address": "192.0.2.1"},
+            ],
+            "statistics": {"rx-bytes": 1},
+        },
+        {"name": "n" * 100, "hardware-address": "nonsense"},
+    ]
+    answers = Answers(told)
+    found = await target(answers).agent.interfaces(timeout_s=1)
+    assert answers.asked == [{"execute": "guest-network-get-interfaces"}]
+    assert found == (
+        GuestInterface(name="lo", addresses=("127.0.0.1",)),
+        GuestInterface(name="eth0", mac="02:00:00:00:00:0a", addresses=("fe80::1", "192.0.2.1")),
+        GuestInterface(name="n" * 64),
+    )
+    many = [{"name": str(n), "ip-addresses": [{"ip-address": "192.0.2.1"}] * 100} for n in range(100)]
+    bounded = await target(Answers(many)).agent.interfaces(timeout_s=1)
+    assert (len(bounded), len(bounded[0].addresses)) == (64, 32)
+    with pytest.raises(GuestAgentError, match="cannot be read"):
+        await target(Answers({"name": "eth0"})).agent.interfaces(timeout_s=1)
