@@ -35,6 +35,9 @@ test-slow: deps ## the tests that take minutes each: for every night, not for ev
 bench: deps ## translations per second on one core, and what else costs time or memory
 	@$(BIN)/python tests/bench/bench.py
 
+bench-start: deps ## from create to running for 1, 10 and 50 guests, beside plain virsh create (minutes)
+	@$(BIN)/python tests/bench/start.py $(COUNT)
+
 migration-bench: deps ## how migration policies fare with simulated guests and links (SEEDS=N of each family)
 	@$(BIN)/python tests/unit/migration/convergence_table.py --seeds $(or $(SEEDS),4)
 
@@ -67,4 +70,4 @@ lock: ## refresh both lock files (needs uv)
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test test-slow bench fuzz docs demo lock proto proto-check
+.PHONY: help deps venv lint test test-slow bench bench-start fuzz docs demo lock proto proto-check

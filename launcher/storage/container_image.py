@@ -101,6 +101,11 @@ class ContainerImages:
         """Remove what killed pulls left, and what is over the cache's limit and nobody uses."""
         await asyncio.to_thread(self._sweep)
 
+    async def trim(self) -> None:
+        """Somebody has given an image back: keep to the limit, if there is one."""
+        if self._settings.cache_limit:
+            await self.sweep()
+
     def _sweep(self) -> None:
         self._cache.sweep()
         self._access.keep(self._cache.digests())
@@ -113,8 +118,9 @@ class ContainerImages:
             digest, shown = await self._resolve(request, wanted)
             async with self._lock(digest):
                 with self._cache.holding(digest):
-                    await self._fill(request, digest, wanted, shown=shown)
-            await asyncio.to_thread(self._sweep)
+                    pulled = await self._fill(request, digest, wanted, shown=shown)
+            if pulled:
+                await self.sweep()
         except StorageError as error:
             if error.volume:
                 raise
@@ -147,8 +153,8 @@ class ContainerImages:
 
     async def _fill(
         self, request: _Request, digest: str, wanted: tuple[_Wanted, ...], *, shown: bool
-    ) -> None:
-        """Bring what is not in the cache into it, and hand all of it out."""
+    ) -> bool:
+        """Bring what is not in the cache into it, and hand all of it out; returns whether it grew."""
         missing = [file for file in wanted if not self._cache.has(digest, file.key)]
         if missing:
             if request.policy == "Never" and request.remote:
@@ -166,6 +172,7 @@ class ContainerImages:
         for file in wanted:
             if not await asyncio.to_thread(self._cache.link, digest, file.key, file.target):
                 raise StorageError("", f"{request.image} was removed from the cache meanwhile")
+        return bool(missing)
 
     async def _authorise(self, request: _Request, digest: str, *, shown: bool) -> None:
         """What is in the cache is for those to whom its registry shows it, or has shown it before."""

@@ -120,10 +120,14 @@ class StorageExecutor:
             case CreateImage():
                 own = None if step.keep else step.path
                 await asyncio.to_thread(_remove, own, str(partial_path(step)))
-            case FetchContainerDisk() | MakeIso() | WriteAcpiTable() | WriteIgnition() | MakeMetricsDisk():
+            case MakeIso() | WriteAcpiTable() | WriteIgnition() | MakeMetricsDisk():
                 await asyncio.to_thread(_remove, step.path)
+            case FetchContainerDisk():
+                await asyncio.to_thread(_remove, step.path)
+                await self._images.trim()
             case FetchKernel():
                 await asyncio.to_thread(_remove, step.kernel_path, step.initrd_path)
+                await self._images.trim()
             case StartVirtiofsd():
                 await self._virtiofsd.stop(step)
             case _:

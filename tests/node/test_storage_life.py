@@ -388,7 +388,7 @@ def test_killed_between_any_two_steps_nothing_leaks(
     number = 0
     while number < count:
         number += 1
-        offset = len(node.agent_log())
+        offset = node.layout.agent_log.stat().st_size
         agent.instances.create(manifest, companions)
         count = max(count, _kill_at(node, offset, number, seen))
         node.start_agent()
@@ -405,11 +405,18 @@ def test_killed_between_any_two_steps_nothing_leaks(
 
 def _kill_at(node: Node, offset: int, number: int, seen: set[int]) -> int:
     """Kill the agent when it makes step ``number`` (or soon after); returns how many steps there are."""
-    end = time.monotonic() + 60
-    while True:
-        found = [(int(m[2]), int(m[3])) for m in _MAKING.finditer(node.agent_log()[offset:])]
-        if found and found[-1][0] >= number:
-            node.stop_agent(signal.SIGKILL)
-            seen.add(found[-1][0])
-            return found[-1][1]
-        assert time.monotonic() < end, f"step {number} is not made"
+    agent, end, told = node.agent_pid, time.monotonic() + 60, ""
+    assert agent is not None
+    with node.layout.agent_log.open() as log:  # what was read is not read again: the agent is quick
+        log.seek(offset)
+        while True:
+            told += log.read()
+            found = [(int(m[2]), int(m[3])) for m in _MAKING.finditer(told)]
+            if found and found[-1][0] >= number:
+                os.kill(agent, signal.SIGKILL)
+                break
+            assert time.monotonic() < end, f"step {number} is not made"
+        node.stop_agent(signal.SIGKILL)
+        last = [(int(m[2]), int(m[3])) for m in _MAKING.finditer(told + log.read())][-1]
+    seen.add(last[0])
+    return last[1]

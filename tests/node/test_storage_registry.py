@@ -428,3 +428,27 @@ async def test_the_cache_keeps_to_its_limit_and_never_takes_what_is_in_use(
     assert len(list(small.images.glob("[0-9a-f]*/*"))) == 2, "the one in use and the last"
     assert Path(steps[1].path).read_bytes() == bytes([2]) * (2 * MIB)
     assert Path(steps[1].path).stat().st_nlink == 2
+
+
+async def test_what_is_given_back_makes_room(
+    settings: StorageSettings, server: RegistryServer, tmp_path: Path
+) -> None:
+    """Instances may have more than the limit; it holds again as soon as one of them goes."""
+    small = StorageSettings(
+        state_dir=settings.state_dir,
+        run_dir=settings.run_dir,
+        insecure_registries=(server.address,),
+        cache_limit=3 * MIB,
+    )
+    storage = StorageExecutor(small)
+    steps = []
+    for number in range(2):
+        layout = write_layout(tmp_path / str(number), tar(("disk/d", bytes([number + 65]) * (2 * MIB))))
+        image = server.push(layout, f"back{number}:1")
+        steps.append(await fetch(small, step(small, image, f"vm{number}"), storage))
+    assert len(list(small.images.glob("[0-9a-f]*/*"))) == 2
+    assert len(list(small.access.glob("[0-9a-f]*"))) == 2
+    await storage.release(steps[0])
+    (left,) = small.images.glob("[0-9a-f]*/*")
+    assert left.stat().st_ino == Path(steps[1].path).stat().st_ino
+    assert len(list(small.access.glob("[0-9a-f]*/*"))) == 1, "what is not there needs no record"
