@@ -23,6 +23,7 @@ from launcher.agent.port import (
     ByteStream,
     Companions,
     ConsoleSession,
+    InterfaceTraffic,
     MigrationView,
     NodeView,
     SevMeasurementView,
@@ -37,6 +38,7 @@ from launcher.agent.settings import plan_settings
 from launcher.agent.storage_settings import storage_settings
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
+from launcher.agent.traffic import traffic
 from launcher.agent.tunnels import Tunnels
 from launcher.agent.watch import Hub
 from launcher.console.log import read_tail
@@ -195,6 +197,15 @@ class NodeAgent:
         path = Path(instance_paths(plan_settings(self._config), record.uid).serial_log)
         return await asyncio.to_thread(
             read_tail, path, min(tail_bytes or MAX_LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES)
+        )
+
+    async def traffic(self, namespace: str | None, name: str | None) -> tuple[InterfaceTraffic, ...]:
+        """See ``AgentPort``."""
+        found = self._instances.machines()
+        if name is not None:
+            found = (self._instances.find(namespace or "default", name),)
+        return await traffic(
+            self._hypervisor, [m for m in found if namespace in (None, m.record.namespace) and not m.ended]
         )
 
     async def port_forward(self, namespace: str, name: str, port: int) -> ByteStream:

@@ -197,6 +197,23 @@ class ConsoleSession(Protocol):
     async def close(self) -> None: ...
 
 
+class InterfaceTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What went over an interface since the guest has it here, as the guest sees it: received and
+    transmitted bytes, packets, packets with errors and dropped ones."""
+
+    namespace: str
+    instance: str
+    interface: str
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    rx_errors: int = 0
+    rx_dropped: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
+    tx_errors: int = 0
+    tx_dropped: int = 0
+
+
 class ByteStream(Protocol):
     """An open connection to a guest: bytes both ways, each with an end of its own. Closing twice is fine."""
 
@@ -253,6 +270,9 @@ class AgentPort(Protocol):
     async def console(self, namespace: str, name: str) -> ConsoleSession: ...
     async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
         """The last bytes of the serial console log."""
+
+    async def traffic(self, namespace: str | None, name: str | None) -> tuple[InterfaceTraffic, ...]:
+        """Of all interfaces (None: of all namespaces, of all instances) of guests that run."""
 
     # Connections to a guest; WrongPhase, Exhausted, HostUnsupported, Unavailable say why there is none.
     async def port_forward(self, namespace: str, name: str, port: int) -> ByteStream:

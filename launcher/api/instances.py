@@ -124,6 +124,26 @@ class Instances(InstanceServiceServicer):
         data = await self._agent.console_log(*convert.key(request), tail_bytes=tail_bytes)
         return pb.GetConsoleLogResponse(data=data)
 
+    async def GetTraffic(self, request: pb.GetTrafficRequest, context: Context) -> pb.GetTrafficResponse:
+        """Counters of a guest's interfaces."""
+        found = await self._agent.traffic(*convert.key(request))
+        return pb.GetTrafficResponse(
+            interfaces=[
+                pb.InterfaceTraffic(
+                    interface=one.interface,
+                    rx_bytes=one.rx_bytes,
+                    rx_packets=one.rx_packets,
+                    rx_errors=one.rx_errors,
+                    rx_dropped=one.rx_dropped,
+                    tx_bytes=one.tx_bytes,
+                    tx_packets=one.tx_packets,
+                    tx_errors=one.tx_errors,
+                    tx_dropped=one.tx_dropped,
+                )
+                for one in found
+            ]
+        )
+
     async def Console(
         self, request_iterator: AsyncIterator[pb.ConsoleRequest], context: Context
     ) -> AsyncIterator[pb.ConsoleResponse]:

@@ -139,6 +139,11 @@ class Instances:
         request = instances_pb2.GetConsoleLogRequest(namespace=namespace, name=name, tail_bytes=tail_bytes)
         return self._transport.call(self._stub.GetConsoleLog, request).data
 
+    def traffic(self, name: str, *, namespace: str = "") -> tuple[instances_pb2.InterfaceTraffic, ...]:
+        """What went over the interfaces of a running guest."""
+        request = instances_pb2.GetTrafficRequest(namespace=namespace, name=name)
+        return tuple(self._transport.call(self._stub.GetTraffic, request).interfaces)
+
     def console(self, name: str, keys: Iterable[bytes], *, namespace: str = "") -> Console:
         """Open the serial console; ``keys`` is consumed in a thread of gRPC's."""
         first = instances_pb2.ConsoleOpen(namespace=namespace, name=name)

@@ -262,6 +262,22 @@ class DomainUsage:
     memory: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUsage:
+    """What went over an interface since it was plugged, as the guest sees it: bytes, packets, packets with
+    errors and dropped ones. ``link`` is the device on the host."""
+
+    link: str
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    rx_errors: int = 0
+    rx_dropped: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
+    tx_errors: int = 0
+    tx_dropped: int = 0
+
+
 class Hypervisor(Protocol):
     """A connection to one libvirtd. Every call has a deadline and raises only ``launcher.errors`` classes:
     NotFound, AlreadyExists, Conflict, WrongPhase, HostUnsupported, TimedOut, HypervisorUnavailable, Denied,
@@ -320,6 +336,9 @@ class Hypervisor(Protocol):
         """Hand a command (JSON) to the guest agent and return its answer; GuestAgentError without one."""
 
     async def usage(self, uuid: str) -> DomainUsage: ...
+    async def links(self, *, timeout_s: float) -> dict[str, tuple[LinkUsage, ...]]:
+        """What went over the interfaces of all running domains, by UUID; it waits for none of them."""
+
     async def begin_backup(self, uuid: str, xml: str, checkpoint_xml: str = "") -> None:
         """Begin to copy disks as they are now, and make a checkpoint of now; the job's end is an event."""
 

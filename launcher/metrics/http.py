@@ -13,9 +13,10 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import start_http_server
 from prometheus_client.registry import Collector
 
-from launcher.agent.port import AgentPort
-from launcher.errors import InvalidRequest, Violation
+from launcher.agent.port import AgentPort, InterfaceTraffic
+from launcher.errors import InvalidRequest, LauncherError, Violation
 from launcher.metrics.collect import families
+from launcher.metrics.traffic import traffic_families
 
 SCRAPE_TIMEOUT_S = 5.0
 
@@ -61,11 +62,18 @@ class _Agent(Collector):
 
     async def _read(self) -> list[Metric]:
         node = await self._agent.node()
-        return list(
-            families(
+        return [
+            *families(
                 node=node.name,
                 version=node.version,
                 libvirt_connected=node.libvirt_connected,
                 instances=await self._agent.list_instances(None),
-            )
-        )
+            ),
+            *traffic_families(node.name, await self._traffic()),
+        ]
+
+    async def _traffic(self) -> tuple[InterfaceTraffic, ...]:
+        try:
+            return await self._agent.traffic(None, None)
+        except LauncherError:
+            return ()  # without libvirt nothing is counted; that it is away has a metric of its own

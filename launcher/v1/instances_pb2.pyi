@@ -569,3 +569,91 @@ class GetConsoleLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetConsoleLogResponse: _TypeAlias = GetConsoleLogResponse  # noqa: Y015
+
+@_typing.final
+class GetTrafficRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrafficRequest: _TypeAlias = GetTrafficRequest  # noqa: Y015
+
+@_typing.final
+class GetTrafficResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERFACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def interfaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___InterfaceTraffic]: ...
+    def __init__(
+        self,
+        *,
+        interfaces: _abc.Iterable[Global___InterfaceTraffic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interfaces", b"interfaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrafficResponse: _TypeAlias = GetTrafficResponse  # noqa: Y015
+
+@_typing.final
+class InterfaceTraffic(_message.Message):
+    """Since the guest has the interface on this node, as the guest sees it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERFACE_FIELD_NUMBER: _builtins.int
+    RX_BYTES_FIELD_NUMBER: _builtins.int
+    RX_PACKETS_FIELD_NUMBER: _builtins.int
+    RX_ERRORS_FIELD_NUMBER: _builtins.int
+    RX_DROPPED_FIELD_NUMBER: _builtins.int
+    TX_BYTES_FIELD_NUMBER: _builtins.int
+    TX_PACKETS_FIELD_NUMBER: _builtins.int
+    TX_ERRORS_FIELD_NUMBER: _builtins.int
+    TX_DROPPED_FIELD_NUMBER: _builtins.int
+    interface: _builtins.str
+    """Its name in the manifest."""
+    rx_bytes: _builtins.int
+    rx_packets: _builtins.int
+    rx_errors: _builtins.int
+    rx_dropped: _builtins.int
+    tx_bytes: _builtins.int
+    tx_packets: _builtins.int
+    tx_errors: _builtins.int
+    tx_dropped: _builtins.int
+    def __init__(
+        self,
+        *,
+        interface: _builtins.str = ...,
+        rx_bytes: _builtins.int = ...,
+        rx_packets: _builtins.int = ...,
+        rx_errors: _builtins.int = ...,
+        rx_dropped: _builtins.int = ...,
+        tx_bytes: _builtins.int = ...,
+        tx_packets: _builtins.int = ...,
+        tx_errors: _builtins.int = ...,
+        tx_dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interface", b"interface", "rx_bytes", b"rx_bytes", "rx_dropped", b"rx_dropped", "rx_errors", b"rx_errors", "rx_packets", b"rx_packets", "tx_bytes", b"tx_bytes", "tx_dropped", b"tx_dropped", "tx_errors", b"tx_errors", "tx_packets", b"tx_packets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InterfaceTraffic: _TypeAlias = InterfaceTraffic  # noqa: Y015

@@ -91,6 +91,11 @@ class InstanceServiceStub:
                 request_serializer=launcher_dot_v1_dot_instances__pb2.GetConsoleLogRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_instances__pb2.GetConsoleLogResponse.FromString,
                 _registered_method=True)
+        self.GetTraffic = channel.unary_unary(
+                '/launcher.v1.InstanceService/GetTraffic',
+                request_serializer=launcher_dot_v1_dot_instances__pb2.GetTrafficRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_instances__pb2.GetTrafficResponse.FromString,
+                _registered_method=True)
 
 
 class InstanceServiceServicer:
@@ -173,6 +178,13 @@ class InstanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTraffic(self, request, context):
+        """What went over the interfaces of a running guest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InstanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -230,6 +242,11 @@ def add_InstanceServiceServicer_to_server(servicer, server):
                     servicer.GetConsoleLog,
                     request_deserializer=launcher_dot_v1_dot_instances__pb2.GetConsoleLogRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_instances__pb2.GetConsoleLogResponse.SerializeToString,
+            ),
+            'GetTraffic': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTraffic,
+                    request_deserializer=launcher_dot_v1_dot_instances__pb2.GetTrafficRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_instances__pb2.GetTrafficResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -531,6 +548,33 @@ class InstanceService:
             '/launcher.v1.InstanceService/GetConsoleLog',
             launcher_dot_v1_dot_instances__pb2.GetConsoleLogRequest.SerializeToString,
             launcher_dot_v1_dot_instances__pb2.GetConsoleLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTraffic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.InstanceService/GetTraffic',
+            launcher_dot_v1_dot_instances__pb2.GetTrafficRequest.SerializeToString,
+            launcher_dot_v1_dot_instances__pb2.GetTrafficResponse.FromString,
             options,
             channel_credentials,
             insecure,

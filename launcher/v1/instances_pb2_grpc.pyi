@@ -59,6 +59,8 @@ class InstanceServiceStub:
     """The serial console: the first request opens it, the others carry input; responses carry output."""
     GetConsoleLog: _grpc.UnaryUnaryMultiCallable[_instances_pb2.GetConsoleLogRequest, _instances_pb2.GetConsoleLogResponse]
     """The last bytes that the serial console printed."""
+    GetTraffic: _grpc.UnaryUnaryMultiCallable[_instances_pb2.GetTrafficRequest, _instances_pb2.GetTrafficResponse]
+    """What went over the interfaces of a running guest."""
 
 @_typing.type_check_only
 class InstanceServiceAsyncStub(InstanceServiceStub):
@@ -88,6 +90,8 @@ class InstanceServiceAsyncStub(InstanceServiceStub):
     """The serial console: the first request opens it, the others carry input; responses carry output."""
     GetConsoleLog: _aio.UnaryUnaryMultiCallable[_instances_pb2.GetConsoleLogRequest, _instances_pb2.GetConsoleLogResponse]  # type: ignore[assignment]
     """The last bytes that the serial console printed."""
+    GetTraffic: _aio.UnaryUnaryMultiCallable[_instances_pb2.GetTrafficRequest, _instances_pb2.GetTrafficResponse]  # type: ignore[assignment]
+    """What went over the interfaces of a running guest."""
 
 class InstanceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Create, observe, stop and reach instances. An empty `namespace` means "default", except where a request
@@ -180,5 +184,13 @@ class InstanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_instances_pb2.GetConsoleLogResponse, _abc.Awaitable[_instances_pb2.GetConsoleLogResponse]]:
         """The last bytes that the serial console printed."""
+
+    @_abc_1.abstractmethod
+    def GetTraffic(
+        self,
+        request: _instances_pb2.GetTrafficRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_instances_pb2.GetTrafficResponse, _abc.Awaitable[_instances_pb2.GetTrafficResponse]]:
+        """What went over the interfaces of a running guest."""
 
 def add_InstanceServiceServicer_to_server(servicer: InstanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,6 +12,7 @@ from standin_backups import StandInBackups
 from launcher.agent.port import (
     Companions,
     EventType,
+    InterfaceTraffic,
     MigrationProgress,
     MigrationReport,
     MigrationView,
@@ -209,6 +210,16 @@ class StandInAgent:
     async def console_log(self, namespace: str, name: str, *, tail_bytes: int) -> bytes:
         await self.get_instance(namespace, name)
         return b"tick 1\r\ntick 2\r\n"[-tail_bytes:]
+
+    async def traffic(self, namespace: str | None, name: str | None) -> tuple[InterfaceTraffic, ...]:
+        self._fail()
+        keys = [key for key in self.instances if namespace in (None, key[0]) and name in (None, key[1])]
+        return tuple(
+            InterfaceTraffic(
+                namespace=key[0], instance=key[1], interface="default", rx_bytes=4096, tx_packets=7
+            )
+            for key in keys
+        )
 
     async def port_forward(self, namespace: str, name: str, port: int) -> EchoStream:
         await self.get_instance(namespace, name)

@@ -76,6 +76,9 @@ def test_create_get_describe_delete(ctl: Ctl, manifest: str) -> None:
     described = ctl("describe", "vmi", "demo").out
     assert "Phase:        Pending" in described
     assert "capacity: 1Gi" in described
+    traffic = described.partition("Traffic:\n")[2].splitlines()[:2]
+    assert traffic[0].split()[:3] == ["Interface", "RxBytes", "RxPackets"]
+    assert traffic[1].split() == ["default", "4096", "0", "0", "0", "0", "7", "0", "0"]
     assert ctl("-n", "other", "get", "vmi", "demo").status == 3
     assert ctl("get", "vmi", "demo", "-n", "other").status == 3
     assert ctl("xml", "demo").out == "<domain><name>default_demo</name></domain>\n"

@@ -11,9 +11,11 @@ from agent_world import client, running, until, until_gone
 from feature_guests import Object, shell
 from network_guests import GET, OUTSIDE, bridged, left_on, masqueraded, outside, say, wait_lease, whoami
 
+from launcher.cli.client import Client
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.v1 import instances_pb2
 
 pytestmark = pytest.mark.node
 
@@ -44,6 +46,11 @@ def sources(vmi: Object, name: str) -> list[str]:
     return str(nic(vmi, name).get("infoSource", "")).split(", ")
 
 
+def traffic(agent: Client, name: str) -> dict[str, instances_pb2.InterfaceTraffic]:
+    """The counters of each interface."""
+    return {one.interface: one for one in agent.instances.traffic(name, namespace="default")}
+
+
 def test_a_bridged_guest_is_known_by_the_neighbour_table(node: Node, guest_image: Image) -> None:
     manifest = bridged(guest_image, "neighbour")
     boot = manifest["spec"]["domain"]["firmware"]["kernelBoot"]
@@ -60,9 +67,18 @@ def test_a_bridged_guest_is_known_by_the_neighbour_table(node: Node, guest_image
         assert (shown["ipAddress"], shown["ipAddresses"]) == (ADDRESS, [ADDRESS])
         assert (shown["linkState"], shown["queueCount"]) == ("up", 1)
         assert shown["podInterfaceName"] in node.run("ip", "-br", "link")
+        first = traffic(agent, "neighbour")["lan"]
+        assert first.rx_packets > 0
         # So it is reached through the agent, too.
         stream = iter(agent.streams.port_forward("neighbour", 80, [GET.encode()]))
         assert b"".join(data or b"" for data in stream).endswith(b"hello\n")
+        with shell(agent, "neighbour", up=True) as guest:
+            guest.run("dd if=/dev/zero of=/www/large bs=1M count=2")
+        large = iter(agent.streams.port_forward("neighbour", 80, [b"GET /large HTTP/1.0\r\n\r\n"]))
+        assert sum(len(data or b"") for data in large) > 2 << 20
+        after = traffic(agent, "neighbour")["lan"]
+        assert after.tx_bytes - first.tx_bytes > 2 << 20, "as the guest sees it"
+        assert 0 < after.rx_bytes - first.rx_bytes < 1 << 20
         agent.instances.delete("neighbour", namespace="default")
         until_gone(agent, "neighbour")
     assert left_on(node) == []

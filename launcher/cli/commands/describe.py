@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +13,26 @@ from launcher.cli import table
 from launcher.cli.progress import report_lines
 from launcher.cli.resource import INSTANCE, resource
 from launcher.cli.session import current, namespace_option
+from launcher.errors import LauncherError
+
+if TYPE_CHECKING:
+    from launcher.cli.client import Client
 
 Object = Mapping[str, Any]
 
 CONDITIONS = ("type", "status", "reason", "message")
-INTERFACES = ("name", "interfaceName", "mac", "ipAddress", "linkState")
+INTERFACES = ("name", "interfaceName", "mac", "ipAddress", "linkState", "infoSource")
+TRAFFIC = {
+    "interface": "interface",
+    "rxBytes": "rx_bytes",
+    "rxPackets": "rx_packets",
+    "rxErrors": "rx_errors",
+    "rxDropped": "rx_dropped",
+    "txBytes": "tx_bytes",
+    "txPackets": "tx_packets",
+    "txErrors": "tx_errors",
+    "txDropped": "tx_dropped",
+}
 VOLUMES = ("name", "target", "phase", "size")
 PHASES = ("phase", "phaseTransitionTimestamp")
 
@@ -33,7 +48,8 @@ def describe(words: tuple[str, ...]) -> None:
     session = current()
     with session.client() as client:
         if kind == INSTANCE:
-            lines = list(_instance(client.instances.get(name, namespace=session.namespace)))
+            found_one = client.instances.get(name, namespace=session.namespace)
+            lines = list(_instance(found_one, _traffic(client, name, session.namespace)))
         else:
             from launcher.rpc.struct import to_plain
 
@@ -43,7 +59,16 @@ def describe(words: tuple[str, ...]) -> None:
     click.echo("\n".join(lines))
 
 
-def _instance(vmi: Object) -> Iterator[str]:
+def _traffic(client: Client, name: str, namespace: str) -> list[Object]:
+    """Rows of counters; none where the agent is older, or libvirt away: all else is worth showing."""
+    try:
+        found = client.instances.traffic(name, namespace=namespace)
+    except LauncherError:
+        return []
+    return [{column: getattr(one, attribute) for column, attribute in TRAFFIC.items()} for one in found]
+
+
+def _instance(vmi: Object, traffic: Sequence[Object]) -> Iterator[str]:
     status = vmi.get("status", {})
     yield from _metadata(vmi)
     yield from _pairs(
@@ -56,6 +81,7 @@ def _instance(vmi: Object) -> Iterator[str]:
     )
     yield from _section("Conditions", status.get("conditions", ()), CONDITIONS)
     yield from _section("Interfaces", status.get("interfaces", ()), INTERFACES)
+    yield from _section("Traffic", traffic, tuple(TRAFFIC))
     yield from _section("Volumes", status.get("volumeStatus", ()), VOLUMES)
     yield from _section("Phases", status.get("phaseTransitionTimestamps", ()), PHASES)
     yield from _block("Migration", status.get("migrationState"))
