@@ -99,6 +99,7 @@ class ContainerImages:
 
     async def sweep(self) -> None:
         """Remove what killed pulls left, and what is over the cache's limit and nobody uses."""
+        await self._registry.sweep()
         await asyncio.to_thread(self._sweep)
 
     async def trim(self) -> None:

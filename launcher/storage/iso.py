@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from pycdlib import PyCdlib
+from pycdlib.pycdlibexception import PyCdlibException
 
 from launcher.errors import StorageError
 from launcher.host.files import write_atomic
@@ -23,10 +24,14 @@ MAX_BYTES = 64 << 20
 """Of all files of a volume together; a Secret or ConfigMap of Kubernetes holds 1 MiB at most."""
 MAX_DEPTH = 7
 """Folders above a file: ISO 9660 allows eight levels (ECMA-119, 6.8.2.1)."""
+LABEL = 32
+JOLIET_LABEL = 16
+"""Characters of a label (ECMA-119, 8.4.7), and of its copy for Joliet, which has two bytes for each."""
 JOLIET_NAME = 64
 """Characters of a Joliet name; Windows reads these names, Linux the ones of Rock Ridge."""
 
 _BLOCK = 2048
+_LABEL_AT = 16 * _BLOCK + 40  # in the primary volume descriptor, which is the first
 _FOLDER_MODE = 0o555
 # 1 January 2000, 00:00 UTC as a directory record (ECMA-119, 9.1.5) and as a descriptor (8.4.26.1) have it.
 _RECORD_DATE = bytes((100, 1, 1, 0, 0, 0, 0))
@@ -59,18 +64,22 @@ def write_private(volume: str, path: Path, data: bytes, *, uid: int | None, gid:
 
 def iso_image(volume: str, label: str, files: Sequence[MediaFile]) -> bytes:
     """The image of ``files`` with the volume label ``label``; raises StorageError when they do not fit."""
+    if not label.isascii() or len(label) > LABEL:
+        raise StorageError(volume, f"the label {label!r} has more than {LABEL} characters, or not only ASCII")
     total = sum(len(file.data) for file in files)
     if total > MAX_BYTES:
         raise StorageError(volume, f"its files have {total} bytes; at most {MAX_BYTES} are taken")
-    iso = PyCdlib()
-    iso.new(interchange_level=1, vol_ident=label, rock_ridge="1.09", joliet=3)
+    iso, out = PyCdlib(), io.BytesIO()
+    iso.new(interchange_level=1, vol_ident=label[:JOLIET_LABEL], rock_ridge="1.09", joliet=3)
     try:
         _fill(volume, iso, files)
-        out = io.BytesIO()
         iso.write_fp(out)
+    except PyCdlibException as error:
+        raise StorageError(volume, f"its files do not go into one image: {error}") from error
     finally:
         iso.close()
     image = bytearray(out.getvalue())
+    image[_LABEL_AT : _LABEL_AT + LABEL] = label.encode().ljust(LABEL)  # pycdlib knows one label for both
     _set_dates(image)
     return bytes(image)
 

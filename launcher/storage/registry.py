@@ -45,6 +45,7 @@ class Registry:
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
         self._limit = settings.max_image + ROOM_BYTES
+        self._active: set[Path] = set()
 
     async def digest(
         self,
@@ -100,8 +101,8 @@ class Registry:
         return await self._skopeo(volume, reference, argv, RESOLVE_TIMEOUT_S)
 
     async def sweep(self) -> None:
-        """Remove logins that a killed agent left; call it before the first pull."""
-        await asyncio.to_thread(shutil.rmtree, self._settings.logins, ignore_errors=True)
+        """Remove logins that a killed agent left."""
+        await asyncio.to_thread(_remove_strays, self._settings.logins, frozenset(self._active))
 
     def _tls(self, reference: ImageReference, option: str) -> list[str]:
         return [f"{option}=false"] if reference.registry in self._settings.insecure_registries else []
@@ -139,11 +140,14 @@ class Registry:
         if login is None:
             yield []
             return
-        path = await asyncio.to_thread(_write_login, self._settings.logins, _auth_file(volume, login))
+        path = self._settings.logins / f"{secrets.token_hex(8)}.json"
+        self._active.add(path)
         try:
+            await asyncio.to_thread(_write_login, path, _auth_file(volume, login))
             yield ["--authfile", str(path)]
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
+            self._active.discard(path)
 
 
 def _auth_file(volume: str, login: Mapping[str, bytes]) -> bytes:
@@ -162,13 +166,17 @@ def _auth_file(volume: str, login: Mapping[str, bytes]) -> bytes:
     raise StorageError(volume, "the pull Secret has no key .dockerconfigjson")
 
 
-def _write_login(folder: Path, data: bytes) -> Path:
-    make_directory(folder, mode=0o700)
-    path = folder / f"{secrets.token_hex(8)}.json"
+def _write_login(path: Path, data: bytes) -> None:
+    make_directory(path.parent, mode=0o700)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-    return path
+
+
+def _remove_strays(folder: Path, active: frozenset[Path]) -> None:
+    for path in folder.glob("*.json"):
+        if path not in active:
+            path.unlink(missing_ok=True)
 
 
 def _clean(folder: Path) -> None:

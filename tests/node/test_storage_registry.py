@@ -402,8 +402,11 @@ async def test_a_pull_that_nobody_goes_on_with_is_swept(settings: StorageSetting
     partial.parent.mkdir(parents=True)
     partial.touch()
     os.utime(stale, (1, 1))
+    settings.logins.mkdir(parents=True)
+    (settings.logins / "0123456789abcdef.json").write_text("{}")
     await StorageExecutor(settings).sweep()
     assert (stale.exists(), fresh.exists(), partial.exists()) == (False, True, False)
+    assert list(settings.logins.iterdir()) == [], "a login that a killed agent left"
 
 
 async def test_the_cache_keeps_to_its_limit_and_never_takes_what_is_in_use(

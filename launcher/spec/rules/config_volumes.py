@@ -25,6 +25,8 @@ RESOURCES: Final = tuple(
     f"{group}.{name}" for group in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
 )
 
+# Linux' NAME_MAX, in bytes.
+LONGEST_NAME: Final = 255
 # A volume identifier of ISO 9660 has 32 characters.
 _LABEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 _KEYED: Final = re.compile(r"(metadata\.(?:labels|annotations))\['[^']+'\]")
@@ -81,6 +83,20 @@ def downward_api(ctx: Context) -> Iterator[Violation]:
         yield from unique((f"{path}.fields[{i}].path", item.path) for i, item in enumerate(source.fields))
         for number, item in enumerate(source.fields):
             yield from _file(f"{path}.fields[{number}]", item)
+        yield from _one_tree(f"{path}.fields", [item.path for item in source.fields])
+
+
+def _one_tree(path: str, names: list[str]) -> Iterator[Violation]:
+    """No file is written twice, however it is spelt, nor is the folder of another."""
+    parts = [tuple(part for part in name.split("/") if part not in ("", ".")) for name in names]
+    for number, own in enumerate(parts):
+        clash = next((i for i, other in enumerate(parts[:number]) if own[: len(other)] == other), None)
+        if clash is None:
+            clash = next((i for i, other in enumerate(parts[:number]) if other[: len(own)] == own), None)
+        if clash is not None and own and parts[clash] and names[number] != names[clash]:
+            yield invalid(
+                f"{path}[{number}].path", names[number], f"there is a file {names[clash][:80]!r} already"
+            )
 
 
 def _file(path: str, item: DownwardAPIVolumeFile) -> Iterator[Violation]:
@@ -88,6 +104,12 @@ def _file(path: str, item: DownwardAPIVolumeFile) -> Iterator[Violation]:
         yield required(f"{path}.path", "needs the relative path of a file")
     elif item.path.startswith("/") or not item.path.isprintable() or ".." in item.path.split("/"):
         yield invalid(f"{path}.path", item.path, "must be a relative path without '..'")
+    elif not item.path.strip("./"):
+        yield invalid(f"{path}.path", item.path, "must name a file")
+    elif any(len(part.encode(errors="replace")) > LONGEST_NAME for part in item.path.split("/")):
+        yield invalid(
+            f"{path}.path", item.path, f"accepted are names of at most {LONGEST_NAME} bytes between '/'"
+        )
     yield from in_range(f"{path}.mode", item.mode, 0, 0o777)
     field, resource = item.field_ref, item.resource_field_ref
     if (field is None) == (resource is None):

@@ -262,6 +262,18 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
             f"{V}.downwardAPI.fields[3].resourceFieldRef.divisor",
         },
     ),
+    (
+        "downward API: one file in the way of another",
+        volume(
+            "downwardAPI: {fields: ["
+            + ", ".join(
+                f"{{path: {path}, fieldRef: {{fieldPath: metadata.name}}}}"
+                for path in ("a/b", "a", "./a/b/c", "a//b", "x", "./.", "n" * 256)
+            )
+            + "]}"
+        ),
+        {f"{V}.downwardAPI.fields[{number}].path" for number in (1, 2, 3, 5, 6)},
+    ),
     ("metrics on sata", disk("disk: {bus: sata}", "downwardMetrics: {}"), {f"{DISK}.disk.bus"}),
     ("metrics on a cdrom", disk("cdrom: {bus: sata}", "downwardMetrics: {}"), {f"{DISK}.cdrom"}),
 )
@@ -306,6 +318,7 @@ ACCEPTED: tuple[tuple[str, str], ...] = (
         "downward API",
         volume(
             "downwardAPI: {fields: [{path: a/b, mode: 256, fieldRef: {fieldPath: \"metadata.labels['app']\"}}, "
+            "{path: a/c, fieldRef: {fieldPath: metadata.uid}}, "
             "{path: c, resourceFieldRef: {resource: limits.cpu, divisor: 1m}}]}"
         ),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,9 +90,27 @@ def test_the_same_files_are_the_same_bytes_on_every_node(
     assert iso.iso_image("v", "cidata", list(reversed(a_volume()))) == first
 
 
-def test_the_label_is_where_blkid_looks() -> None:
-    image = iso.iso_image("v", "config-2", [])
-    assert image[16 * 2048 + 40 : 16 * 2048 + 72] == b"config-2".ljust(32)
+@pytest.mark.parametrize("label", ["config-2", "cidata", "unattendCD", "17-characters-ab", "x" * 32])
+def test_the_label_is_where_blkid_looks(tmp_path: Path, label: str) -> None:
+    image = iso.iso_image("v", label, a_volume())
+    assert image[16 * 2048 + 40 : 16 * 2048 + 72] == label.encode().ljust(32)
+    path = tmp_path / "v.iso"
+    path.write_bytes(image)
+    argv = ["blkid", "-p", "-s", "LABEL", "-o", "value", str(path)]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == f"{label}\n"
+    assert read(image) == {file.path: file.data for file in a_volume()}
+
+
+@pytest.mark.parametrize("label", ["x" * 33, "ä"])
+def test_a_label_that_does_not_fit_is_refused(label: str) -> None:
+    with pytest.raises(StorageError, match="volume 'v': the label"):
+        iso.iso_image("v", label, [])
+
+
+def test_files_that_cannot_be_in_one_image_are_refused() -> None:
+    files = [MediaFile(path="a", data=b"1"), MediaFile(path="a/b", data=b"2")]
+    with pytest.raises(StorageError, match="volume 'v': its files do not go into one image"):
+        iso.iso_image("v", "cfgdata", files)
 
 
 def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
