@@ -192,6 +192,9 @@ class CopyRuns:
             claimed = True
             yield
             begun = True
+        except HypervisorUnavailable:
+            begun = claimed  # perhaps: who comes back to libvirt finds out
+            raise
         finally:
             if claimed and not begun:
                 await self._give_back(copy)

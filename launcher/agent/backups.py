@@ -16,13 +16,15 @@ from launcher.agent.backup_records import ENDED, CopyKind, CopyRecord
 from launcher.agent.backup_runs import CopyRuns
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Services
-from launcher.agent.port import CopiedVolumeView, CopyView
+from launcher.agent.memory_dumps import MemoryDumps
+from launcher.agent.port import ClaimBinding, CopiedVolumeView, CopyView
 from launcher.agent.quiesce import Quiesce, require_running
 from launcher.agent.supervisor import Supervisor
 from launcher.errors import AlreadyExists, NotFound
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.hypervisor.port import Event
+from launcher.spec.model import VirtualMachineInstance
 from launcher.storage import copies
 
 log = get(__name__)
@@ -43,6 +45,7 @@ class Backups:
         self._instances = instances
         self._quiesce = Quiesce(services, instances, supervisor)
         self._runs = CopyRuns(services, instances, supervisor, self._quiesce)
+        self._dumps = MemoryDumps(services, instances, supervisor)
 
     async def load(self) -> None:
         """Take up what the store remembers."""
@@ -55,6 +58,7 @@ class Backups:
     def on_event(self, event: Event) -> None:
         """What libvirt tells."""
         self._runs.on_event(event)
+        self._dumps.on_event(event)
 
     async def freeze(self, namespace: str, name: str, *, unfreeze_after_s: float) -> None:
         """See ``BackupPort``."""
@@ -101,6 +105,18 @@ class Backups:
         await asyncio.to_thread(copies.remove_copy_directory, Path(copy.directory))
         await self._runs.forget(copy)
         log.info(f"removed snapshot {name}", vmi=copy.instance, uid=copy.uid)
+
+    async def dump_memory(
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+    ) -> VirtualMachineInstance:
+        """See ``BackupPort``."""
+        await self._dumps.begin(namespace, vmi, claim, binding)
+        return await self._instances.get(namespace, vmi)
+
+    async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:
+        """See ``BackupPort``."""
+        await self._dumps.forget(namespace, vmi)
+        return await self._instances.get(namespace, vmi)
 
     def _list(self, kind: CopyKind, namespace: str | None, vmi: str) -> tuple[CopyView, ...]:
         return tuple(

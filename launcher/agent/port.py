@@ -186,6 +186,14 @@ class BackupPort(Protocol):
     async def delete_snapshot(self, namespace: str, vmi: str, name: str) -> None:
         """Remove a snapshot with its files; one under way is aborted first."""
 
+    async def dump_memory(
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+    ) -> VirtualMachineInstance:
+        """Begin to dump the guest's memory into a claim; status.volumeStatus tells how it ends."""
+
+    async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:
+        """Show the last dump no more; its file stays."""
+
 
 class ConsoleSession(Protocol):
     """An open serial console: bytes both ways. Closing twice is fine."""

@@ -75,6 +75,22 @@ class DomainJob(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.name}"
 
 
+class MemoryDump(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last dump of the guest's memory: into which claim, where that lies, and what became of it.
+
+    ``volume`` names it in the status: a volume of the manifest, or the claim. Times are RFC 3339.
+    """
+
+    volume: str
+    claim: str
+    directory: str
+    file: str
+    started: str
+    phase: Literal["MemoryDumpInProgress", "MemoryDumpCompleted", "MemoryDumpFailed"]
+    ended: str = ""
+    message: str = ""
+
+
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The guest's file systems were frozen at ``since``; they thaw after ``thaw_after_s`` (0: never).
 
@@ -127,6 +143,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     migration_state: VirtualMachineInstanceMigrationState | None = None
     job: DomainJob | None = None
     frozen: Frozen | None = None
+    memory_dump: MemoryDump | None = None
 
     @property
     def key(self) -> str:

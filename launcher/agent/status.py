@@ -10,6 +10,7 @@ import msgspec
 from launcher.agent.conditions import conditions, since
 from launcher.agent.hotplug import Hardware, current_memory, requested_memory
 from launcher.agent.ledger import overhead
+from launcher.agent.memory_dump_rules import dump_statuses
 from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
 from launcher.agent.sighting import NOTHING, Sighting, interfaces
@@ -63,7 +64,10 @@ def show(
             for t in record.transitions
         ),
         interfaces=interfaces(record, hardware.live, seen),
-        volume_status=tuple(_volume(disk) for disk in record.plan.devices.disks if disk.source is not None),
+        volume_status=(
+            *(_volume(disk) for disk in record.plan.devices.disks if disk.source is not None),
+            *dump_statuses(record),
+        ),
         migration_state=record.migration_state,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
         machine=Machine(type=record.plan.boot.machine),

@@ -66,6 +66,19 @@ class Backups(BackupServiceServicer):
         await self._backups.delete_snapshot(namespace, name, required("snapshot", request.snapshot))
         return pb.DeleteSnapshotResponse()
 
+    async def DumpMemory(self, request: pb.DumpMemoryRequest, context: Context) -> pb.DumpMemoryResponse:
+        """Begin a dump of a guest's memory."""
+        binding = convert.claim_binding(request.binding) if request.HasField("binding") else None
+        vmi = await self._backups.dump_memory(*convert.key(request), claim=request.claim, binding=binding)
+        return pb.DumpMemoryResponse(instance=convert.struct(vmi))
+
+    async def ForgetMemoryDump(
+        self, request: pb.ForgetMemoryDumpRequest, context: Context
+    ) -> pb.ForgetMemoryDumpResponse:
+        """Show the last dump no more."""
+        vmi = await self._backups.forget_memory_dump(*convert.key(request))
+        return pb.ForgetMemoryDumpResponse(instance=convert.struct(vmi))
+
 
 def copy(view: CopyView) -> pb.Copy:
     """A snapshot or backup."""

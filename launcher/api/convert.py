@@ -64,19 +64,21 @@ def companions(wire: types_pb2.Companions) -> Companions:
     return Companions(
         secrets={name: dict(keyed.data) for name, keyed in wire.secrets.items()},
         config_maps={name: dict(keyed.data) for name, keyed in wire.config_maps.items()},
-        claims=tuple(
-            ClaimBinding(
-                claim=claim.claim,
-                path=claim.path,
-                block=claim.block,
-                capacity=claim.capacity,
-                shared=claim.shared,
-                access_modes=tuple(claim.access_modes),
-                preallocated=claim.preallocated,
-            )
-            for claim in wire.claims
-        ),
+        claims=tuple(claim_binding(claim) for claim in wire.claims),
         service_accounts={name: dict(keyed.data) for name, keyed in wire.service_accounts.items()},
+    )
+
+
+def claim_binding(wire: types_pb2.ClaimBinding) -> ClaimBinding:
+    """Where a claim lies."""
+    return ClaimBinding(
+        claim=wire.claim,
+        path=wire.path,
+        block=wire.block,
+        capacity=wire.capacity,
+        shared=wire.shared,
+        access_modes=tuple(wire.access_modes),
+        preallocated=wire.preallocated,
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
 from launcher.cli.transport import Transport
 from launcher.errors import NotFound, TimedOut
+from launcher.rpc.struct import to_plain
 from launcher.v1 import backups_pb2 as pb
 from launcher.v1.backups_pb2_grpc import BackupServiceStub
+from launcher.v1.types_pb2 import ClaimBinding
 
 ENDED = ("Succeeded", "Failed")
 """Phases that are the last."""
@@ -61,6 +64,18 @@ class Backups:
         """Remove a snapshot with its files."""
         request = pb.DeleteSnapshotRequest(namespace=namespace, name=name, snapshot=snapshot)
         self._transport.call(self._stub.DeleteSnapshot, request)
+
+    def dump_memory(
+        self, name: str, *, claim: str = "", binding: ClaimBinding | None = None, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Begin a dump of the guest's memory; the instance's status tells how it ends."""
+        request = pb.DumpMemoryRequest(namespace=namespace, name=name, claim=claim, binding=binding)
+        return to_plain(self._transport.call(self._stub.DumpMemory, request).instance)
+
+    def forget_memory_dump(self, name: str, *, namespace: str = "") -> dict[str, Any]:
+        """Show the last dump no more; its file stays."""
+        request = pb.ForgetMemoryDumpRequest(namespace=namespace, name=name)
+        return to_plain(self._transport.call(self._stub.ForgetMemoryDump, request).instance)
 
     def wait(self, copy: pb.Copy, *, timeout_s: float) -> pb.Copy:
         """Look until ``copy`` ended, and return it as it is then.

@@ -70,6 +70,7 @@ _CONTENT = "decides what is in the files of the volume"
 _MEDIA = "launcher.plan.media.volume"
 _DOWNWARD = "launcher.plan.media.downward"
 _CLOUD_INIT = "launcher.plan.media.cloud_init"
+_DUMPS = "launcher.agent.memory_dump_rules"
 _CREDENTIALS = "launcher.plan.media.credentials"
 _NETWORKS = "launcher.plan.networks"
 _LEDGER = "launcher.agent.ledger"
@@ -189,7 +190,9 @@ INSTANCE: tuple[Declaration, ...] = (
     _not_yet("spec.volumes[].dataVolume.hotpluggable", _CLAIMS),
     _not_yet("spec.volumes[].persistentVolumeClaim.hotpluggable", _CLAIMS),
     _not_yet("spec.volumes[].persistentVolumeClaim.readOnly", "what the disk says decides"),
-    _not_yet("spec.volumes[].memoryDump", "memory cannot be dumped yet"),
+    _enforced("spec.volumes[].memoryDump.claimName", _DUMPS, "where launcherctl memory-dump puts a dump"),
+    _not_yet("spec.volumes[].memoryDump.hotpluggable", "a dump needs no volume to be plugged"),
+    _not_yet("spec.volumes[].memoryDump.readOnly", "a claim is read only by its users, not by dumps"),
 )
 
 MIGRATION: tuple[Declaration, ...] = (

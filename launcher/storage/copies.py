@@ -52,7 +52,7 @@ def require_room(path: Path, images: Iterable[Path]) -> None:
     Raises:
         Exhausted: it has not. StorageError: an image or the folder cannot be looked at.
     """
-    require_bytes(path, sum(map(_taken, images)) + COPY_OVERHEAD)
+    require_bytes(path, taken(images) + COPY_OVERHEAD)
 
 
 def require_bytes(path: Path, wanted: int) -> None:
@@ -65,6 +65,29 @@ def require_bytes(path: Path, wanted: int) -> None:
     if free < wanted:
         message = f"{path} has {human_bytes(free)} left, and {human_bytes(wanted)} are needed"
         raise Exhausted("disk space", message, hint="give it more room, or remove older copies")
+
+
+def taken(images: Iterable[Path]) -> int:
+    """Bytes that files take, and block devices have; raises StorageError."""
+    return sum(map(_taken, images))
+
+
+def names(path: Path) -> tuple[str, ...]:
+    """Names of the regular files in a directory; raises StorageError."""
+    try:
+        with os.scandir(path) as entries:
+            return tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    except OSError as error:
+        raise StorageError("", f"{path}: {error.strerror}") from error
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give a file its name, durably; raises StorageError."""
+    try:
+        path.rename(target)
+    except OSError as error:
+        raise StorageError("", f"{path} cannot be renamed: {error.strerror}") from error
+    sync_directory(target.parent)
 
 
 def sync_files(paths: Iterable[Path]) -> None:

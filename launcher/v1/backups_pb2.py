@@ -22,39 +22,49 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
+from launcher.v1 import types_pb2 as launcher_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19launcher/v1/backups.proto\x12\x0blauncher.v1\"Z\n\x15\x46reezeInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12 \n\x18unfreeze_timeout_seconds\x18\x03 \x01(\x05\"\x18\n\x16\x46reezeInstanceResponse\":\n\x17UnfreezeInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1a\n\x18UnfreezeInstanceResponse\"\xcb\x02\n\x04\x43opy\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03vmi\x18\x04 \x01(\t\x12\x0f\n\x07vmi_uid\x18\x05 \x01(\t\x12\r\n\x05phase\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0c\n\x04mode\x18\x08 \x01(\t\x12\x13\n\x0bindications\x18\t \x03(\t\x12*\n\x07volumes\x18\n \x03(\x0b\x32\x19.launcher.v1.CopiedVolume\x12\x13\n\x0bincremental\x18\x0b \x01(\t\x12\x12\n\ncheckpoint\x18\x0c \x01(\t\x12\x10\n\x08\x65ndpoint\x18\r \x01(\t\x12\x0f\n\x07\x63reated\x18\x0e \x01(\t\x12\r\n\x05\x65nded\x18\x0f \x01(\t\x12\x17\n\x0fprocessed_bytes\x18\x10 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x11 \x01(\x03\"\\\n\x0c\x43opiedVolume\x12\x0e\n\x06volume\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06\x65xport\x18\x04 \x01(\t\x12\x0e\n\x06\x62itmap\x18\x05 \x01(\t\"q\n\x15\x43reateSnapshotRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12\x0f\n\x07volumes\x18\x04 \x03(\t\x12\x14\n\x0cskip_quiesce\x18\x05 \x01(\x08\"=\n\x16\x43reateSnapshotResponse\x12#\n\x08snapshot\x18\x01 \x01(\x0b\x32\x11.launcher.v1.Copy\"7\n\x14ListSnapshotsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"=\n\x15ListSnapshotsResponse\x12$\n\tsnapshots\x18\x01 \x03(\x0b\x32\x11.launcher.v1.Copy\"J\n\x15\x44\x65leteSnapshotRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x18\n\x16\x44\x65leteSnapshotResponse2\xd9\x03\n\rBackupService\x12Y\n\x0e\x46reezeInstance\x12\".launcher.v1.FreezeInstanceRequest\x1a#.launcher.v1.FreezeInstanceResponse\x12_\n\x10UnfreezeInstance\x12$.launcher.v1.UnfreezeInstanceRequest\x1a%.launcher.v1.UnfreezeInstanceResponse\x12Y\n\x0e\x43reateSnapshot\x12\".launcher.v1.CreateSnapshotRequest\x1a#.launcher.v1.CreateSnapshotResponse\x12V\n\rListSnapshots\x12!.launcher.v1.ListSnapshotsRequest\x1a\".launcher.v1.ListSnapshotsResponse\x12Y\n\x0e\x44\x65leteSnapshot\x12\".launcher.v1.DeleteSnapshotRequest\x1a#.launcher.v1.DeleteSnapshotResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19launcher/v1/backups.proto\x12\x0blauncher.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17launcher/v1/types.proto\"Z\n\x15\x46reezeInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12 \n\x18unfreeze_timeout_seconds\x18\x03 \x01(\x05\"\x18\n\x16\x46reezeInstanceResponse\":\n\x17UnfreezeInstanceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x1a\n\x18UnfreezeInstanceResponse\"\xcb\x02\n\x04\x43opy\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03vmi\x18\x04 \x01(\t\x12\x0f\n\x07vmi_uid\x18\x05 \x01(\t\x12\r\n\x05phase\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0c\n\x04mode\x18\x08 \x01(\t\x12\x13\n\x0bindications\x18\t \x03(\t\x12*\n\x07volumes\x18\n \x03(\x0b\x32\x19.launcher.v1.CopiedVolume\x12\x13\n\x0bincremental\x18\x0b \x01(\t\x12\x12\n\ncheckpoint\x18\x0c \x01(\t\x12\x10\n\x08\x65ndpoint\x18\r \x01(\t\x12\x0f\n\x07\x63reated\x18\x0e \x01(\t\x12\r\n\x05\x65nded\x18\x0f \x01(\t\x12\x17\n\x0fprocessed_bytes\x18\x10 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x11 \x01(\x03\"\\\n\x0c\x43opiedVolume\x12\x0e\n\x06volume\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06\x65xport\x18\x04 \x01(\t\x12\x0e\n\x06\x62itmap\x18\x05 \x01(\t\"q\n\x15\x43reateSnapshotRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12\x0f\n\x07volumes\x18\x04 \x03(\t\x12\x14\n\x0cskip_quiesce\x18\x05 \x01(\x08\"=\n\x16\x43reateSnapshotResponse\x12#\n\x08snapshot\x18\x01 \x01(\x0b\x32\x11.launcher.v1.Copy\"7\n\x14ListSnapshotsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"=\n\x15ListSnapshotsResponse\x12$\n\tsnapshots\x18\x01 \x03(\x0b\x32\x11.launcher.v1.Copy\"J\n\x15\x44\x65leteSnapshotRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x18\n\x16\x44\x65leteSnapshotResponse\"o\n\x11\x44umpMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05\x63laim\x18\x03 \x01(\t\x12*\n\x07\x62inding\x18\x04 \x01(\x0b\x32\x19.launcher.v1.ClaimBinding\"?\n\x12\x44umpMemoryResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct\":\n\x17\x46orgetMemoryDumpRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"E\n\x18\x46orgetMemoryDumpResponse\x12)\n\x08instance\x18\x01 \x01(\x0b\x32\x17.google.protobuf.Struct2\x89\x05\n\rBackupService\x12Y\n\x0e\x46reezeInstance\x12\".launcher.v1.FreezeInstanceRequest\x1a#.launcher.v1.FreezeInstanceResponse\x12_\n\x10UnfreezeInstance\x12$.launcher.v1.UnfreezeInstanceRequest\x1a%.launcher.v1.UnfreezeInstanceResponse\x12Y\n\x0e\x43reateSnapshot\x12\".launcher.v1.CreateSnapshotRequest\x1a#.launcher.v1.CreateSnapshotResponse\x12V\n\rListSnapshots\x12!.launcher.v1.ListSnapshotsRequest\x1a\".launcher.v1.ListSnapshotsResponse\x12Y\n\x0e\x44\x65leteSnapshot\x12\".launcher.v1.DeleteSnapshotRequest\x1a#.launcher.v1.DeleteSnapshotResponse\x12M\n\nDumpMemory\x12\x1e.launcher.v1.DumpMemoryRequest\x1a\x1f.launcher.v1.DumpMemoryResponse\x12_\n\x10\x46orgetMemoryDump\x12$.launcher.v1.ForgetMemoryDumpRequest\x1a%.launcher.v1.ForgetMemoryDumpResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'launcher.v1.backups_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FREEZEINSTANCEREQUEST']._serialized_start=42
-  _globals['_FREEZEINSTANCEREQUEST']._serialized_end=132
-  _globals['_FREEZEINSTANCERESPONSE']._serialized_start=134
-  _globals['_FREEZEINSTANCERESPONSE']._serialized_end=158
-  _globals['_UNFREEZEINSTANCEREQUEST']._serialized_start=160
-  _globals['_UNFREEZEINSTANCEREQUEST']._serialized_end=218
-  _globals['_UNFREEZEINSTANCERESPONSE']._serialized_start=220
-  _globals['_UNFREEZEINSTANCERESPONSE']._serialized_end=246
-  _globals['_COPY']._serialized_start=249
-  _globals['_COPY']._serialized_end=580
-  _globals['_COPIEDVOLUME']._serialized_start=582
-  _globals['_COPIEDVOLUME']._serialized_end=674
-  _globals['_CREATESNAPSHOTREQUEST']._serialized_start=676
-  _globals['_CREATESNAPSHOTREQUEST']._serialized_end=789
-  _globals['_CREATESNAPSHOTRESPONSE']._serialized_start=791
-  _globals['_CREATESNAPSHOTRESPONSE']._serialized_end=852
-  _globals['_LISTSNAPSHOTSREQUEST']._serialized_start=854
-  _globals['_LISTSNAPSHOTSREQUEST']._serialized_end=909
-  _globals['_LISTSNAPSHOTSRESPONSE']._serialized_start=911
-  _globals['_LISTSNAPSHOTSRESPONSE']._serialized_end=972
-  _globals['_DELETESNAPSHOTREQUEST']._serialized_start=974
-  _globals['_DELETESNAPSHOTREQUEST']._serialized_end=1048
-  _globals['_DELETESNAPSHOTRESPONSE']._serialized_start=1050
-  _globals['_DELETESNAPSHOTRESPONSE']._serialized_end=1074
-  _globals['_BACKUPSERVICE']._serialized_start=1077
-  _globals['_BACKUPSERVICE']._serialized_end=1550
+  _globals['_FREEZEINSTANCEREQUEST']._serialized_start=97
+  _globals['_FREEZEINSTANCEREQUEST']._serialized_end=187
+  _globals['_FREEZEINSTANCERESPONSE']._serialized_start=189
+  _globals['_FREEZEINSTANCERESPONSE']._serialized_end=213
+  _globals['_UNFREEZEINSTANCEREQUEST']._serialized_start=215
+  _globals['_UNFREEZEINSTANCEREQUEST']._serialized_end=273
+  _globals['_UNFREEZEINSTANCERESPONSE']._serialized_start=275
+  _globals['_UNFREEZEINSTANCERESPONSE']._serialized_end=301
+  _globals['_COPY']._serialized_start=304
+  _globals['_COPY']._serialized_end=635
+  _globals['_COPIEDVOLUME']._serialized_start=637
+  _globals['_COPIEDVOLUME']._serialized_end=729
+  _globals['_CREATESNAPSHOTREQUEST']._serialized_start=731
+  _globals['_CREATESNAPSHOTREQUEST']._serialized_end=844
+  _globals['_CREATESNAPSHOTRESPONSE']._serialized_start=846
+  _globals['_CREATESNAPSHOTRESPONSE']._serialized_end=907
+  _globals['_LISTSNAPSHOTSREQUEST']._serialized_start=909
+  _globals['_LISTSNAPSHOTSREQUEST']._serialized_end=964
+  _globals['_LISTSNAPSHOTSRESPONSE']._serialized_start=966
+  _globals['_LISTSNAPSHOTSRESPONSE']._serialized_end=1027
+  _globals['_DELETESNAPSHOTREQUEST']._serialized_start=1029
+  _globals['_DELETESNAPSHOTREQUEST']._serialized_end=1103
+  _globals['_DELETESNAPSHOTRESPONSE']._serialized_start=1105
+  _globals['_DELETESNAPSHOTRESPONSE']._serialized_end=1129
+  _globals['_DUMPMEMORYREQUEST']._serialized_start=1131
+  _globals['_DUMPMEMORYREQUEST']._serialized_end=1242
+  _globals['_DUMPMEMORYRESPONSE']._serialized_start=1244
+  _globals['_DUMPMEMORYRESPONSE']._serialized_end=1307
+  _globals['_FORGETMEMORYDUMPREQUEST']._serialized_start=1309
+  _globals['_FORGETMEMORYDUMPREQUEST']._serialized_end=1367
+  _globals['_FORGETMEMORYDUMPRESPONSE']._serialized_start=1369
+  _globals['_FORGETMEMORYDUMPRESPONSE']._serialized_end=1438
+  _globals['_BACKUPSERVICE']._serialized_start=1441
+  _globals['_BACKUPSERVICE']._serialized_end=2090
 # @@protoc_insertion_point(module_scope)

@@ -60,6 +60,16 @@ class BackupServiceStub:
                 request_serializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.FromString,
                 _registered_method=True)
+        self.DumpMemory = channel.unary_unary(
+                '/launcher.v1.BackupService/DumpMemory',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.DumpMemoryRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.DumpMemoryResponse.FromString,
+                _registered_method=True)
+        self.ForgetMemoryDump = channel.unary_unary(
+                '/launcher.v1.BackupService/ForgetMemoryDump',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpResponse.FromString,
+                _registered_method=True)
 
 
 class BackupServiceServicer:
@@ -100,6 +110,21 @@ class BackupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DumpMemory(self, request, context):
+        """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
+        once: status.volumeStatus tells phase and file.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetMemoryDump(self, request, context):
+        """Show the last dump no more; its file stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BackupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -127,6 +152,16 @@ def add_BackupServiceServicer_to_server(servicer, server):
                     servicer.DeleteSnapshot,
                     request_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.SerializeToString,
+            ),
+            'DumpMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.DumpMemory,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.DumpMemoryRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.DumpMemoryResponse.SerializeToString,
+            ),
+            'ForgetMemoryDump': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetMemoryDump,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +300,60 @@ class BackupService:
             '/launcher.v1.BackupService/DeleteSnapshot',
             launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.SerializeToString,
             launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DumpMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/DumpMemory',
+            launcher_dot_v1_dot_backups__pb2.DumpMemoryRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.DumpMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetMemoryDump(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/ForgetMemoryDump',
+            launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.ForgetMemoryDumpResponse.FromString,
             options,
             channel_credentials,
             insecure,

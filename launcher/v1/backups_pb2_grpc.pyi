@@ -45,6 +45,12 @@ class BackupServiceStub:
     """Snapshots outlive their instances."""
     DeleteSnapshot: _grpc.UnaryUnaryMultiCallable[_backups_pb2.DeleteSnapshotRequest, _backups_pb2.DeleteSnapshotResponse]
     """Remove a snapshot with its files; one under way is aborted first."""
+    DumpMemory: _grpc.UnaryUnaryMultiCallable[_backups_pb2.DumpMemoryRequest, _backups_pb2.DumpMemoryResponse]
+    """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
+    once: status.volumeStatus tells phase and file.
+    """
+    ForgetMemoryDump: _grpc.UnaryUnaryMultiCallable[_backups_pb2.ForgetMemoryDumpRequest, _backups_pb2.ForgetMemoryDumpResponse]
+    """Show the last dump no more; its file stays."""
 
 @_typing.type_check_only
 class BackupServiceAsyncStub(BackupServiceStub):
@@ -60,6 +66,12 @@ class BackupServiceAsyncStub(BackupServiceStub):
     """Snapshots outlive their instances."""
     DeleteSnapshot: _aio.UnaryUnaryMultiCallable[_backups_pb2.DeleteSnapshotRequest, _backups_pb2.DeleteSnapshotResponse]  # type: ignore[assignment]
     """Remove a snapshot with its files; one under way is aborted first."""
+    DumpMemory: _aio.UnaryUnaryMultiCallable[_backups_pb2.DumpMemoryRequest, _backups_pb2.DumpMemoryResponse]  # type: ignore[assignment]
+    """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
+    once: status.volumeStatus tells phase and file.
+    """
+    ForgetMemoryDump: _aio.UnaryUnaryMultiCallable[_backups_pb2.ForgetMemoryDumpRequest, _backups_pb2.ForgetMemoryDumpResponse]  # type: ignore[assignment]
+    """Show the last dump no more; its file stays."""
 
 class BackupServiceServicer(metaclass=_abc_1.ABCMeta):
     """An empty `namespace` means "default", except in lists: there it means all. `name` is the instance's."""
@@ -102,5 +114,23 @@ class BackupServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backups_pb2.DeleteSnapshotResponse, _abc.Awaitable[_backups_pb2.DeleteSnapshotResponse]]:
         """Remove a snapshot with its files; one under way is aborted first."""
+
+    @_abc_1.abstractmethod
+    def DumpMemory(
+        self,
+        request: _backups_pb2.DumpMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.DumpMemoryResponse, _abc.Awaitable[_backups_pb2.DumpMemoryResponse]]:
+        """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
+        once: status.volumeStatus tells phase and file.
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetMemoryDump(
+        self,
+        request: _backups_pb2.ForgetMemoryDumpRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.ForgetMemoryDumpResponse, _abc.Awaitable[_backups_pb2.ForgetMemoryDumpResponse]]:
+        """Show the last dump no more; its file stays."""
 
 def add_BackupServiceServicer_to_server(servicer: BackupServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,8 +7,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from launcher.agent.port import CopiedVolumeView, CopyView
+from launcher.agent.port import ClaimBinding, CopiedVolumeView, CopyView
 from launcher.errors import NotFound
+from launcher.spec.model import (
+    Devices,
+    DomainMemoryDumpInfo,
+    DomainSpec,
+    ObjectMeta,
+    VirtualMachineInstance,
+    VirtualMachineInstanceSpec,
+    VirtualMachineInstanceStatus,
+    VolumeStatus,
+)
 
 Key = tuple[str, str]
 
@@ -19,6 +29,7 @@ class StandInBackups:
     def __init__(self) -> None:
         self.frozen: dict[Key, float] = {}
         self.copies: list[CopyView] = []
+        self.dumps: list[tuple[str, str, str, str]] = []
 
     async def freeze(self, namespace: str, name: str, *, unfreeze_after_s: float) -> None:
         self.frozen[namespace, name] = unfreeze_after_s
@@ -50,6 +61,29 @@ class StandInBackups:
         if len(kept) == len(self.copies):
             raise NotFound("snapshot", name)
         self.copies = kept
+
+    async def dump_memory(
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+    ) -> VirtualMachineInstance:
+        path = binding.path if binding is not None else ""
+        self.dumps.append((namespace, vmi, claim, path))
+        return self._dumped(namespace, vmi, claim)
+
+    async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:
+        if not self.dumps:
+            raise NotFound("memory dump", vmi)
+        self.dumps.clear()
+        return self._dumped(namespace, vmi, "")
+
+    def _dumped(self, namespace: str, vmi: str, claim: str) -> VirtualMachineInstance:
+        dump = DomainMemoryDumpInfo(claim_name=claim, target_file_name=f"{vmi}-{claim}.memory.dump")
+        phase = "MemoryDumpFailed" if claim == "bad" else "MemoryDumpCompleted"
+        volume = VolumeStatus(name=claim, target="", phase=phase, message="no", memory_dump_volume=dump)
+        return VirtualMachineInstance(
+            metadata=ObjectMeta(name=vmi, namespace=namespace),
+            spec=VirtualMachineInstanceSpec(domain=DomainSpec(devices=Devices())),
+            status=VirtualMachineInstanceStatus(volume_status=(volume,)),
+        )
 
 
 def copy_view(kind: str, namespace: str, vmi: str, name: str, **fields: Any) -> CopyView:

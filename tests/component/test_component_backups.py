@@ -60,3 +60,16 @@ def test_snapshots_are_listed_and_deleted(ctl: Ctl) -> None:
     assert [copy["name"] for copy in shown] == ["one", "two"]
     assert ctl("snapshot", "delete", "demo", "--name", "one") == (0, "snapshot one deleted\n", "")
     assert ctl("snapshot", "delete", "demo", "--name", "one")[0] == 3
+
+
+def test_memory_is_dumped_into_a_claim(ctl: Ctl, agent: StandInAgent) -> None:
+    status, out, _ = ctl("memory-dump", "get", "demo", "--claim", "dumps=/srv/dumps")
+    assert (status, out) == (0, "MemoryDumpCompleted: demo-dumps.memory.dump in dumps\n")
+    status, _, err = ctl("memory-dump", "get", "demo", "--claim", "bad")
+    assert (status, err) == (1, "error: memory dump failed: no\n")
+    assert agent.backups.dumps == [
+        ("default", "demo", "dumps", "/srv/dumps"),
+        ("default", "demo", "bad", ""),
+    ]
+    assert ctl("memory-dump", "remove", "demo")[0] == 0
+    assert ctl("memory-dump", "remove", "demo")[0] == 3

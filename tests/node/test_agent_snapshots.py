@@ -18,15 +18,18 @@ from launcher.cli.client import Client
 from launcher.errors import (
     AlreadyExists,
     Conflict,
+    Exhausted,
     GuestAgentError,
     InvalidRequest,
     NotFound,
+    StorageError,
     Unavailable,
     WrongPhase,
 )
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.v1.types_pb2 import ClaimBinding, Companions
 
 pytestmark = pytest.mark.node
 
@@ -201,3 +204,63 @@ def test_what_cannot_be_copied_is_refused(agent: Client, node: Node, lab: Lab, g
     assert agent.backups.wait(copy, timeout_s=60).phase == "Succeeded"
     with pytest.raises(NotFound):
         agent.backups.create_snapshot("nobody")
+
+
+def dump_state(vmi: Object) -> Object:
+    """The status of the dump's volume."""
+    found = [v for v in vmi["status"]["volumeStatus"] if v.get("memoryDumpVolume")]
+    return dict(found[0]) if found else {}
+
+
+def dumped(agent: Client, name: str) -> Object:
+    """Wait for the end of a dump."""
+    ends = {"MemoryDumpCompleted", "MemoryDumpFailed"}
+    return dump_state(until(agent, name, lambda vmi: dump_state(vmi).get("phase") in ends))
+
+
+def test_memory_is_dumped_into_a_claim(agent: Client, node: Node, lab: Lab, guest_image: Image) -> None:
+    folder = lab.shared / "dumps"
+    folder.mkdir()
+    manifest = disks_guest(guest_image, "core", {"own": EMPTY})
+    manifest["spec"]["volumes"].append({"name": "dump", "memoryDump": {"claimName": "dumps"}})
+    claim = ClaimBinding(claim="dumps", path=inside(folder))
+    agent.instances.create(manifest, Companions(claims=[claim]))
+    assert dump_state(running(agent, "core"))["phase"] == "Ready"
+    with shell(agent, "core") as guest:
+        # The pattern is in the guest's memory only as long as its page cache has the file.
+        guest.run("yes 'a pattern that is in no kernel' | head -c 200000 >/tmp/pattern")
+    agent.backups.dump_memory("core")
+    done = dumped(agent, "core")
+    assert done["phase"] == "MemoryDumpCompleted", done
+    first = folder / done["memoryDumpVolume"]["targetFileName"]
+    data = first.read_bytes()
+    assert data.startswith(b"\x7fELF")
+    assert len(data) > 128 * MIB
+    assert b"a pattern that is in no kernel\n" * 20 in data
+
+    # Killed in the middle: either there is a whole dump, or none and it says so; the guest runs on.
+    agent.backups.dump_memory("core")
+    restart(node, agent)
+    done = dumped(agent, "core")
+    names = sorted(path.name for path in folder.iterdir())
+    if done["phase"] == "MemoryDumpCompleted":
+        assert names == [done["memoryDumpVolume"]["targetFileName"]]
+    else:
+        assert names == [first.name]
+    running(agent, "core")
+
+    # Too small a claim, one that is no directory, and one that is not there.
+    small = "/run/small"
+    node.run("sh", "-c", f"mkdir {small} && mount -t tmpfs -o size=64m none {small}")
+    with pytest.raises(Exhausted, match="are needed"):
+        agent.backups.dump_memory("core", claim="s", binding=ClaimBinding(claim="s", path=small))
+    node.run("umount", small)
+    with pytest.raises(StorageError, match="is not a directory"):
+        agent.backups.dump_memory("core", claim="s", binding=ClaimBinding(claim="s", path="/nowhere"))
+    with pytest.raises(InvalidRequest, match="must be bound"):
+        agent.backups.dump_memory("core", claim="other")
+    agent.backups.forget_memory_dump("core")
+    assert dump_state(agent.instances.get("core"))["phase"] == "Ready"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

@@ -87,7 +87,7 @@ def _report(created: Object, output: str | None, done: str) -> None:
 def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Companions:
     from launcher.v1.types_pb2 import Companions
 
-    companions = Companions(claims=[_claim(text) for text in claims])
+    companions = Companions(claims=[claim_binding(text) for text in claims])
     for document in documents:
         name, data = keyed_data(document.text, document.kind)
         account = token_account(document.text) if document.kind == "Secret" else ""
@@ -98,7 +98,7 @@ def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Compani
     return companions
 
 
-def _claim(text: str) -> ClaimBinding:
+def claim_binding(text: str) -> ClaimBinding:
     """Read ``NAME=PATH[,block][,shared][,preallocated][,capacity=SIZE]``.
 
     Raises:
