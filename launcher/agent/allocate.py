@@ -14,13 +14,14 @@ from launcher.agent.ledger import Ledger, page_size
 from launcher.agent.port import Companions
 from launcher.errors import Exhausted, HostUnsupported
 from launcher.plan.allocations import Allocations, ClaimPlace
+from launcher.plan.attached import outer_addresses
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import HostCPU, NodeFacts, NumaCell
 from launcher.plan.numa import split_memory
 from launcher.plan.pinning import exclusive_cpus, mirrors_cells
 from launcher.plan.settings import NetworkSettings
 from launcher.plan.steps import NodePort
-from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.model import Interface, VirtualMachineInstance
 from launcher.spec.node_ports import NODE_PORTS, wanted_ports
 
 TAP_PREFIX = "lt"
@@ -53,7 +54,7 @@ def allocate(
     return Allocations(
         uid=uid,
         uuid=uuid,
-        macs={name: mac_address(uid, name) for name in names},
+        macs={interface.name: _mac(interface, companions, uid) for interface in devices.interfaces},
         taps={name: tap_name(uid, name) for name in names},
         cpuset=_cpuset(vmi, facts, ledger),
         claims={
@@ -67,8 +68,9 @@ def allocate(
             for claim in companions.claims
         },
         digests=companions.digests,
-        outer=_outer(vmi, uid, facts, ledger, network.pools),
         node_ports=_node_ports(vmi, uid, ledger, network.node_ports),
+        outer=_outer(vmi, companions, uid, facts, ledger, network.pools),
+        attachments=companions.attachments,
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 
@@ -84,11 +86,28 @@ def tap_name(uid: str, interface: str) -> str:
     return TAP_PREFIX + hashlib.sha256(f"tap/{uid}/{interface}".encode()).hexdigest()[:12]
 
 
+def _mac(interface: Interface, companions: Companions, uid: str) -> str:
+    """A guest that takes the place of a link has its address, which the link's network may insist on."""
+    given = companions.attachments.get(interface.name)
+    if given is not None and given.mac and interface.masquerade is None:
+        return given.mac
+    return mac_address(uid, interface.name)
+
+
 def _outer(
-    vmi: VirtualMachineInstance, uid: str, facts: NodeFacts, ledger: Ledger, pools: tuple[str, ...]
+    vmi: VirtualMachineInstance,
+    companions: Companions,
+    uid: str,
+    facts: NodeFacts,
+    ledger: Ledger,
+    pools: tuple[str, ...],
 ) -> tuple[str, ...]:
-    if not any(nic.masquerade is not None for nic in vmi.spec.domain.devices.interfaces):
+    nic = next((nic for nic in vmi.spec.domain.devices.interfaces if nic.masquerade is not None), None)
+    if nic is None:
         return ()
+    given = companions.attachments.get(nic.name)
+    if given is not None:
+        return outer_addresses(given)
     usable = [pool for pool in pools if facts.ipv6 or ":" not in pool]
     if not usable:
         raise HostUnsupported(

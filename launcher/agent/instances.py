@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from launcher.agent.attachments import looked_at
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.ledger import holding
@@ -149,7 +150,8 @@ class Instances:
                 if asked and asked == present.record.uid and not present.record.incoming:
                     return self.shown(present.record.key)
                 raise AlreadyExists(KIND, key, hint=_clash(present.record))
-            record = await self.draft(named, companions, uid=metadata.uid or "")
+            beside = await looked_at(named, companions)
+            record = await self.draft(named, beside, uid=metadata.uid or "")
             if dry_run:
                 now = record.created
                 return show(record, None, node=self._config.node_name, now=now, before=None)

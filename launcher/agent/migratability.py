@@ -36,6 +36,11 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
     if plan.devices.filesystems:
         names = ", ".join(filesystem.name for filesystem in plan.devices.filesystems)
         findings.append(("VirtIOFSNotLiveMigratable", f"virtiofs shares stay on their host: {names}"))
+    if record.allocations.attachments:
+        names = ", ".join(sorted(record.allocations.attachments))
+        findings.append(
+            ("InterfaceNotLiveMigratable", f"links that were handed in stay on their host: {names}")
+        )
     return tuple(findings)
 
 

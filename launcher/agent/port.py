@@ -12,6 +12,8 @@ import msgspec
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.migration.progress import MigrationProgress as MigrationProgress
 from launcher.migration.progress import MigrationReport as MigrationReport
+from launcher.plan.allocations import Attachment as Attachment
+from launcher.plan.allocations import Route as Route
 from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``service_accounts`` hold the files of a token directory by the name of the account; they are secrets,
     too. ``digests`` are those of container images by reference, as the first node resolved them.
+    ``attachments`` are links that were made for interfaces, by the names of their networks.
     """
 
     secrets: dict[str, dict[str, bytes]] = {}
@@ -46,6 +49,7 @@ class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claims: tuple[ClaimBinding, ...] = ()
     service_accounts: dict[str, dict[str, bytes]] = {}
     digests: dict[str, str] = {}
+    attachments: dict[str, Attachment] = {}
 
 
 class EventType(StrEnum):

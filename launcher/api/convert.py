@@ -9,6 +9,7 @@ import msgspec
 from google.protobuf.struct_pb2 import Struct
 
 from launcher.agent.port import (
+    Attachment,
     ClaimBinding,
     Companions,
     EventType,
@@ -16,6 +17,7 @@ from launcher.agent.port import (
     MigrationReport,
     MigrationView,
     NodeView,
+    Route,
 )
 from launcher.errors import InvalidRequest, Violation
 from launcher.migration.peer import PrepareReply, PrepareRequest, SharedDisk, TargetState
@@ -66,6 +68,18 @@ def companions(wire: types_pb2.Companions) -> Companions:
         config_maps={name: dict(keyed.data) for name, keyed in wire.config_maps.items()},
         claims=tuple(claim_binding(claim) for claim in wire.claims),
         service_accounts={name: dict(keyed.data) for name, keyed in wire.service_accounts.items()},
+        attachments={name: _attachment(given) for name, given in wire.attachments.items()},
+    )
+
+
+def _attachment(wire: types_pb2.NetworkAttachment) -> Attachment:
+    return Attachment(
+        namespace=wire.namespace,
+        interface=wire.interface,
+        mac=wire.mac,
+        mtu=wire.mtu,
+        addresses=tuple(wire.addresses),
+        routes=tuple(Route(destination=one.destination, gateway=one.gateway) for one in wire.routes),
     )
 
 

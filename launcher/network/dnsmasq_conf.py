@@ -34,6 +34,7 @@ _LINK = re.compile(r"[a-z0-9]{1,15}")
 _PATH = re.compile(r"[A-Za-z0-9/._-]+")
 _SAFE = re.compile(r"[ !#-\[\]-~]*")
 LONGEST_OPTION: Final = 255
+ANYWHERE: Final = "0.0.0.0/0"
 
 
 def conf_path(step: ServeAddresses) -> PurePath:
@@ -84,6 +85,8 @@ def _ranges(step: ServeAddresses) -> Iterator[str]:
     for text in step.guests:
         guest = ipaddress.ip_interface(text)
         if guest.version == 4:
+            if not step.gateways:
+                yield f"shared-network={step.interface},{guest.ip}"
             yield f"dhcp-range={guest.ip},{guest.ip},{guest.netmask},infinite"
             host.append(str(guest.ip))
         else:
@@ -93,15 +96,15 @@ def _ranges(step: ServeAddresses) -> Iterator[str]:
             yield "enable-ra"
             yield f"ra-param={step.interface},{mtu}{ADVERTISE_EVERY_S},{ROUTER_LIFETIME_S}"
     yield f"dhcp-host={','.join((*host, _checked(step, step.hostname, _LABEL)))}"
+    if not step.gateways:
+        yield "dhcp-ignore=tag:!known"  # the link is somebody's network, and others are on it
 
 
 def _options(step: ServeAddresses, resolver: Resolver) -> Iterator[str]:
-    v4 = [gateway for gateway in step.gateways if ":" not in gateway]
     servers = [ipaddress.ip_address(text) for text in resolver.nameservers]
     search = [_checked(step, domain, _DOMAIN) for domain in with_subdomain(resolver.search, step.subdomain)]
-    if v4:
-        yield _option(ROUTERS, str(ipaddress.ip_address(v4[0])))
-        yield _option(ROUTES, "0.0.0.0/0", str(ipaddress.ip_address(v4[0])))
+    if any(":" not in guest for guest in step.guests):
+        yield from _routes(step)
         yield _option(DNS, *(str(one) for one in servers if one.version == 4))
         yield _option(DOMAIN, max(search, key=len))
         yield _option(SEARCH, *search)
@@ -115,11 +118,24 @@ def _options(step: ServeAddresses, resolver: Resolver) -> Iterator[str]:
             yield _option(BOOT_FILE, _quoted(step, step.boot_file))
         for number, text in step.private:
             yield _option(number, _bytes(step, text))
-    if len(v4) < len(step.gateways):
+    if any(":" in guest for guest in step.guests):
         v6 = [f"[{one}]" for one in servers if one.version == 6]
         if v6:
             yield f"dhcp-option=option6:dns-server,{','.join(v6)}"
         yield f"dhcp-option=option6:domain-search,{','.join(search)}"
+
+
+def _routes(step: ServeAddresses) -> Iterator[str]:
+    """Where the guest's packets go: to the gateway, or as the link's own routes say."""
+    v4 = [gateway for gateway in step.gateways if ":" not in gateway]
+    routes = [(ANYWHERE, v4[0])] if v4 else [route for route in step.routes if ":" not in route[0]]
+    told = [
+        (ipaddress.IPv4Network(destination), ipaddress.IPv4Address(gateway or 0))
+        for destination, gateway in routes
+    ]
+    out = next((via for destination, via in told if destination.prefixlen == 0 and int(via)), None)
+    yield _option(ROUTERS, *([str(out)] if out is not None else []))
+    yield _option(ROUTES, *(str(word) for route in told for word in route))
 
 
 def _option(number: int, *values: str) -> str:

@@ -19,6 +19,7 @@ from launcher.plan.steps import (
     CreateTap,
     CreateVeth,
     ForwardNodePorts,
+    ForwardPackets,
     GuardLink,
     JoinLinks,
     ServeAddresses,
@@ -30,6 +31,9 @@ UPLINK_PREFIX = "lu"
 """Links that need the node's NAT, see ``plan.networks``."""
 NODE = nft.Table("inet", ruleset.TABLE)
 """What the node's namespace has for all instances."""
+
+
+LentStep = TranslateAddresses | GuardLink | JoinLinks | ForwardPackets
 
 
 class NetworkExecutor:
@@ -56,7 +60,12 @@ class NetworkExecutor:
             case JoinLinks():
                 from launcher.network.wire import join_links
 
-                await asyncio.to_thread(join_links, step)
+                await asyncio.to_thread(namespace.inside, _at(step.namespace), lambda: join_links(step))
+            case ForwardPackets():
+                from launcher.network.forwarding import pass_on
+
+                versions = frozenset(step.versions)
+                await asyncio.to_thread(namespace.inside, Path(step.namespace), lambda: pass_on(versions))
             case GuardLink():
                 await self._guard(step)
             case TranslateAddresses():
@@ -89,12 +98,14 @@ class NetworkExecutor:
                 table = ruleset.guard_table(step)
                 gone = ruleset.chain_removal("netdev", table, step.link)
                 await self._rules.end(nft.Table("netdev", table), step.link, step.network, gone)
-            case TranslateAddresses() | GuardLink() | JoinLinks():
-                pass  # they go with their namespace and their links
             case ForwardNodePorts():
                 for part in ruleset.node_port_rules(step):
                     gone = ruleset.chain_removal("inet", ruleset.node_port_table(step), part)
                     await self._rules.end(_node_ports(step), part, step.network, gone)
+            case TranslateAddresses(lent=True) | GuardLink(lent=True) | JoinLinks() | ForwardPackets():
+                await self._leave(step)
+            case TranslateAddresses() | GuardLink():
+                pass  # they go with their namespace
             case SharePool():
                 await self._unshare(step)
             case ServeAddresses():
@@ -132,6 +143,26 @@ class NetworkExecutor:
             return
         await self._rules.keep(nft.Table("netdev", ruleset.guard_table(step)), step.link, step.network, rules)
 
+    async def _leave(self, step: LentStep) -> None:
+        """Leave a namespace that is not ours as it was; one that is gone needs nothing."""
+        there = _at(step.namespace)
+        if there is None or not await asyncio.to_thread(namespace.is_namespace, there):
+            return
+        match step:
+            case TranslateAddresses():
+                await nft.apply(step.network, ruleset.removal("inet"), namespace=there)
+            case GuardLink():
+                await nft.apply(step.network, ruleset.removal("netdev"), namespace=there)
+            case JoinLinks():
+                from launcher.network.wire import part_links
+
+                await asyncio.to_thread(namespace.inside, there, lambda: part_links(step))
+            case ForwardPackets():
+                from launcher.network.forwarding import pass_on
+
+                off = frozenset(step.versions)
+                await asyncio.to_thread(namespace.inside, there, lambda: pass_on(off, on=False))
+
     async def _share(self, step: SharePool) -> None:
         rules = ruleset.pool_rules(step)
         async with self._pool:
@@ -150,6 +181,10 @@ class NetworkExecutor:
 
 def _node_ports(step: ForwardNodePorts) -> nft.Table:
     return nft.Table("inet", ruleset.node_port_table(step))
+
+
+def _at(path: str | None) -> Path | None:
+    return Path(path) if path is not None else None
 
 
 def _create_namespace(step: CreateNetworkNamespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Final
 
 from launcher.errors import HostUnsupported
 from launcher.host.logging import get
@@ -13,6 +14,7 @@ from launcher.network.namespace import set_sysctl
 
 log = get(__name__)
 
+SWITCHES: Final = {4: "ipv4/ip_forward", 6: "ipv6/conf/all/forwarding"}
 LEARNED = 9
 """Linux, include/uapi/linux/rtnetlink.h: RTPROT_RA, a route that a router advertised."""
 
@@ -23,9 +25,33 @@ def forward_all() -> None:
     Raises:
         HostUnsupported: /proc/sys/net may not be written.
     """
-    set_sysctl("ipv4/ip_forward", "1")
-    if Path("/proc/sys/net/ipv6").is_dir():
-        set_sysctl("ipv6/conf/all/forwarding", "1")
+    pass_on(frozenset({4, 6} if Path("/proc/sys/net/ipv6").is_dir() else {4}))
+    with link.netlink("", "the loopback cannot be set up") as ip:
+        loopback = link.index_of(ip, "lo")
+        if loopback is not None:
+            ip.link("set", index=loopback, state="up")
+
+
+def pass_on(versions: frozenset[int], *, on: bool = True) -> None:
+    """Whether packets of the IP ``versions`` are passed on here.
+
+    Raises:
+        HostUnsupported: /proc/sys/net may not be written.
+    """
+    for version in sorted(versions):
+        set_sysctl(SWITCHES[version], "1" if on else "0")
+
+
+def passed_on() -> tuple[int, ...]:
+    """The IP versions that are passed on here."""
+    return tuple(version for version in sorted(SWITCHES) if _is_on(Path("/proc/sys/net", SWITCHES[version])))
+
+
+def _is_on(path: Path) -> bool:
+    try:
+        return path.read_text().strip() != "0"
+    except OSError:
+        return False
 
 
 def forward_on_node(versions: frozenset[int]) -> None:

@@ -8,6 +8,7 @@ which ends with it. No process is forked.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -21,7 +22,8 @@ T = TypeVar("T")
 CLONE_NEWNET: Final = 0x40000000
 MS_BIND: Final = 4096
 MNT_DETACH: Final = 2
-"""Linux, include/uapi/linux/sched.h and mount.h."""
+NS_GET_NSTYPE: Final = 0xB703
+"""Linux, include/uapi/linux/sched.h, mount.h and nsfs.h."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _HINT = "the agent needs root with CAP_SYS_ADMIN and CAP_NET_ADMIN"
@@ -33,6 +35,20 @@ def is_kept(path: Path) -> bool:
         return path.lstat().st_dev != path.parent.lstat().st_dev
     except OSError:
         return False
+
+
+def is_namespace(path: Path) -> bool:
+    """Whether ``path`` is a network namespace, mounted or in /proc."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return fcntl.ioctl(descriptor, NS_GET_NSTYPE) == CLONE_NEWNET
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def create(path: Path) -> None:
@@ -68,7 +84,7 @@ def inside(path: Path | None, work: Callable[[], T]) -> T:
     """
     if path is None:
         return work()
-    if not is_kept(path):
+    if not is_namespace(path):
         raise NetworkError("", f"there is no network namespace at {path}")
 
     def enter_and_work() -> T:

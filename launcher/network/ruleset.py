@@ -62,6 +62,11 @@ def guard_rules(step: GuardLink) -> list[Command]:
     ]
 
 
+def removal(family: str) -> list[Command]:
+    """Removes our table of a namespace; one that is not there is made first, so that this cannot fail."""
+    return _replaced(family, TABLE)[:2]
+
+
 def chain_removal(family: str, table: str, name: str) -> list[Command]:
     """Removes the chain, which is there."""
     chain: Command = {"chain": {"family": family, "table": table, "name": name}}

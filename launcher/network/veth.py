@@ -73,16 +73,13 @@ def _add(ip: IPRoute, step: CreateVeth, namespace: Path) -> int:
 
 def _configure_peer(step: CreateVeth) -> None:
     if _has_ipv6():
-        _quieten(step.peer, silent=False)
+        _quieten(step.peer, silent=not any(":" in address for address in step.peer_addresses))
     with link.netlink(step.network, f"{step.peer} cannot be configured") as ip:
         index = link.index_of(ip, step.peer)
         if index is None:
             raise NetworkError(step.network, f"the link {step.peer} vanished")
         if step.mtu is not None:
             ip.link("set", index=index, mtu=step.mtu)
-        loopback = link.index_of(ip, "lo")
-        if loopback is not None:
-            ip.link("set", index=loopback, state="up")
         ip.link("set", index=index, state="up")
         _address(ip, index, step.peer_addresses)
         for gateway in step.gateways:

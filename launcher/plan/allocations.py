@@ -21,6 +21,30 @@ class ClaimPlace(msgspec.Struct, frozen=True, kw_only=True):
     preallocated: bool = False
 
 
+class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A way to ``destination`` (ADDRESS/PREFIX); without ``gateway`` it is on the link itself."""
+
+    destination: str
+    gateway: str = ""
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A link that somebody made for an interface, as a CNI plugin tells it: ``interface`` in the network
+    namespace at ``namespace``. Link and namespace stay the caller's.
+
+    ``mac``, ``mtu``, ``addresses`` (ADDRESS/PREFIX) and ``routes`` are what it is to have or, when nothing
+    was said, what it was found with. ``forwards`` are the IP versions that the namespace passed on already.
+    """
+
+    namespace: str
+    interface: str
+    mac: str = ""
+    mtu: int = 0
+    addresses: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+    forwards: tuple[int, ...] = ()
+
+
 class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     """Values that must not be invented by a pure function.
 
@@ -32,6 +56,7 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     of SR-IOV interfaces to PCI addresses. ``digests`` maps references of container images to what they stood
     for when the instance started, on whichever node that was. ``outer`` are the addresses of a masqueraded
     interface on this node, at most one of each family; ``node_ports`` are the node's ports that lead there.
+    ``attachments`` are links that were handed in, by the names of networks.
     """
 
     uid: str
@@ -45,4 +70,5 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     virtual_functions: dict[str, str] = {}
     outer: tuple[str, ...] = ()
     node_ports: tuple[NodePort, ...] = ()
+    attachments: dict[str, Attachment] = {}
     digests: dict[str, str] = {}

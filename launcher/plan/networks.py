@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Literal
 
+from launcher.plan.address_service import address_service
+from launcher.plan.attached import beside, bridged_there, masqueraded_there
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import DevicesPlan, InterfacePlan
+from launcher.plan.masquerade import GATEWAY_MAC, forwarded_ports, ranges
 from launcher.plan.settings import BridgedNetwork
 from launcher.plan.steps import (
     AnyStep,
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
-    ForwardedPorts,
     ForwardNodePorts,
+    ForwardPackets,
     GuardLink,
     JoinLinks,
     MakeDirectory,
@@ -29,19 +31,14 @@ from launcher.plan.steps import (
 )
 from launcher.spec.model import Interface, Network
 
-# The API's defaults of vmNetworkCIDR and vmIPv6NetworkCIDR.
-GUESTS = {4: "10.0.2.0/24", 6: "fd10:0:2::/120"}
-# Guests reject the MAC address of no gateway, and it is the same on every node: a guest that moved finds its
-# neighbour where it was. The rules of the specification keep it from guests.
-GATEWAY_MAC = "02:00:00:00:00:00"
 INSIDE, OUTSIDE = "guest", "uplink"
 """Names of the links in an instance's namespace."""
-HOSTNAME_LENGTH = 63
 NETWORK_STEPS = (
     CreateTap,
     CreateNetworkNamespace,
     CreateVeth,
     JoinLinks,
+    ForwardPackets,
     GuardLink,
     TranslateAddresses,
     ForwardNodePorts,
@@ -63,7 +60,13 @@ def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnySte
         if nic.tap is None:
             continue
         asked, network = manifest[nic.name], networks.get(nic.name)
-        if asked.masquerade is not None and context.allocations.outer:
+        given = context.allocations.attachments.get(nic.name)
+        if given is not None and asked.masquerade is not None:
+            yield from masqueraded_there(context, nic, nic.tap, asked, network, given)
+            yield from _node_ports(context, nic.name)
+        elif given is not None:
+            yield from bridged_there(context, nic, nic.tap, asked, given)
+        elif asked.masquerade is not None and context.allocations.outer:
             yield from _masqueraded(context, nic, nic.tap, asked, network)
         else:
             yield from _bridged(context, nic, nic.tap, network)
@@ -85,6 +88,9 @@ def bridged_network(context: PlanContext, network: Network | None) -> BridgedNet
 
 def interface_mtu(context: PlanContext, asked: Interface) -> int | None:
     """The MTU that the guest is told; None: nobody decided."""
+    given = context.allocations.attachments.get(asked.name)
+    if given is not None:
+        return given.mtu or None
     if asked.masquerade is not None:
         return context.settings.network.mtu or None
     network = next((n for n in context.vmi.spec.networks if n.name == asked.name), None)
@@ -114,11 +120,9 @@ def _masqueraded(
 ) -> Iterator[AnyStep]:
     owner, name, paths = context.allocations.uid, nic.name, context.paths
     namespace, outer = paths.network_namespace, context.allocations.outer
-    wire, uplink = _beside(tap, "lw"), _beside(tap, "lu")
+    wire, uplink = beside(tap, "lw"), beside(tap, "lu")
     families = tuple(ipaddress.ip_address(address).version for address in outer)
-    subnets = tuple(_subnet(network, family) for family in families)
-    gateways = tuple(str(subnet.network_address + 1) for subnet in subnets)
-    guests = tuple(str(subnet.network_address + 2) for subnet in subnets)
+    inner = ranges(network, families)
     pools = tuple(
         pool for pool in context.settings.network.pools if ipaddress.ip_network(pool).version in families
     )
@@ -138,14 +142,12 @@ def _masqueraded(
         peer=INSIDE,
         peer_mac=GATEWAY_MAC,
         mtu=nic.mtu,
-        peer_addresses=tuple(
-            f"{gateway}/{subnet.prefixlen}" for gateway, subnet in zip(gateways, subnets, strict=True)
-        ),
+        peer_addresses=inner.gateways_in,
     )
     yield JoinLinks(owner=owner, network=name, first=tap, second=wire)
     if context.settings.network.guard and nic.mac is not None:
         yield GuardLink(
-            owner=owner, network=name, link=INSIDE, mac=nic.mac, addresses=guests, namespace=namespace
+            owner=owner, network=name, link=INSIDE, mac=nic.mac, addresses=inner.guests, namespace=namespace
         )
     yield SharePool(owner=owner, network=name, pools=pools)
     yield CreateVeth(
@@ -166,78 +168,27 @@ def _masqueraded(
         namespace=namespace,
         inside=INSIDE,
         outside=OUTSIDE,
-        guests=guests,
+        guests=inner.guests,
         outer=outer,
-        ports=tuple(_ports(asked)),
+        ports=tuple(forwarded_ports(asked)),
     )
-    if context.allocations.node_ports:
-        yield ForwardNodePorts(owner=owner, network=name, outer=outer, ports=context.allocations.node_ports)
-    yield _served(
+    yield from _node_ports(context, name)
+    yield address_service(
         context,
         nic,
         asked,
-        gateways,
-        tuple(f"{guest}/{subnet.prefixlen}" for guest, subnet in zip(guests, subnets, strict=True)),
-    )
-
-
-def _served(
-    context: PlanContext,
-    nic: InterfacePlan,
-    asked: Interface,
-    gateways: tuple[str, ...],
-    guests: tuple[str, ...],
-) -> ServeAddresses:
-    spec, settings, options = context.vmi.spec, context.settings.network, asked.dhcp_options
-    dns = spec.dns_config
-    own = spec.dns_policy == "None"
-    servers = (*(() if own else settings.nameservers), *(dns.nameservers if dns is not None else ()))
-    search = (*(() if own else settings.search), *(dns.searches if dns is not None else ()))
-    return ServeAddresses(
-        owner=context.allocations.uid,
-        network=nic.name,
-        namespace=context.paths.network_namespace,
+        namespace=namespace,
         interface=INSIDE,
-        directory=context.paths.network,
-        mac=nic.mac or "",
-        guests=guests,
-        gateways=gateways,
-        hostname=(spec.hostname or context.name.partition(".")[0])[:HOSTNAME_LENGTH],
-        subdomain=spec.subdomain or None,
-        nameservers=servers,
-        search=search,
-        node_nameservers=not own and not settings.nameservers,
-        node_search=not own and not settings.search,
-        mtu=nic.mtu,
-        ntp_servers=options.ntp_servers if options is not None else (),
-        tftp_server=(options.tftp_server_name or None) if options is not None else None,
-        boot_file=(options.boot_file_name or None) if options is not None else None,
-        private=tuple((o.option, o.value) for o in options.private_options) if options is not None else (),
+        directory=paths.network,
+        guests=inner.guests_in,
+        gateways=inner.gateways,
     )
 
 
-def _ports(asked: Interface) -> Iterator[ForwardedPorts]:
-    for port in asked.ports:
-        yield ForwardedPorts(protocol=_protocol(port.protocol), start=port.port, end=port.port)
-    for ports in asked.port_ranges:
-        yield ForwardedPorts(protocol=_protocol(ports.protocol), start=ports.start, end=ports.end)
-
-
-def _protocol(asked: str | None) -> Literal["tcp", "udp"]:
-    return "udp" if asked == "UDP" else "tcp"
-
-
-def _subnet(network: Network | None, family: int) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    pod = network.pod if network is not None else None
-    asked = None
-    if pod is not None:
-        asked = pod.vm_network_cidr if family == 4 else pod.vm_ipv6_network_cidr
-    return ipaddress.ip_network(asked or GUESTS[family], strict=False)
-
-
-def _beside(tap: str, prefix: str) -> str:
-    """The name of a link that goes with a tap: of 15 characters the first two differ."""
-    return f"{prefix}{tap.removeprefix('lt')}"[:15]
+def _node_ports(context: PlanContext, name: str) -> Iterator[AnyStep]:
+    chosen = context.allocations
+    if chosen.node_ports:
+        yield ForwardNodePorts(owner=chosen.uid, network=name, outer=chosen.outer, ports=chosen.node_ports)
 
 
 def _alone(address: str) -> str:

@@ -194,7 +194,7 @@ class CreateVeth(Step, frozen=True, kw_only=True, tag="CreateVeth"):
 
     Addresses are written ADDRESS/PREFIX. ``routes`` are what libvirt's side reaches through ``name``;
     ``gateways`` are the namespace's default routes through ``peer``. A pair whose own end has no address is
-    a mere wire: nothing of libvirt's side may speak on it.
+    a mere wire: nothing of libvirt's side may speak on it. A ``lent`` namespace is somebody else's.
     """
 
     network: str
@@ -207,24 +207,37 @@ class CreateVeth(Step, frozen=True, kw_only=True, tag="CreateVeth"):
     peer_addresses: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
+    lent: bool = False
 
 
 class JoinLinks(Step, frozen=True, kw_only=True, tag="JoinLinks"):
-    """A wire between two links of libvirt's network namespace: what comes in at one goes out at the other.
+    """A wire between two links: what comes in at one goes out at the other. No bridge and no rule is needed.
 
-    No bridge and no rule is needed; the wire goes with its links.
+    In libvirt's network namespace both links are ours, and the wire goes with them. In ``namespace``, which
+    is somebody else's, ``second`` is, too: release leaves it as it was. ``answers_dhcp``: what ``first`` says
+    to DHCP servers stays here.
     """
 
     network: str
     first: str
     second: str
+    namespace: str | None = None
+    answers_dhcp: bool = False
+
+
+class ForwardPackets(Step, frozen=True, kw_only=True, tag="ForwardPackets"):
+    """The namespace, which is somebody else's, becomes a router in the IP ``versions``, until release."""
+
+    network: str
+    namespace: str
+    versions: tuple[int, ...]
 
 
 class GuardLink(Step, frozen=True, kw_only=True, tag="GuardLink"):
     """What may come in at the link that a guest is behind, in ``namespace`` or in libvirt's own (None).
 
     Only frames of ``mac`` pass and, when ``addresses`` are given, only theirs; nothing that a router or a
-    DHCP server would say.
+    DHCP server would say. A ``lent`` namespace is somebody else's.
     """
 
     network: str
@@ -232,6 +245,7 @@ class GuardLink(Step, frozen=True, kw_only=True, tag="GuardLink"):
     mac: str
     addresses: tuple[str, ...] = ()
     namespace: str | None = None
+    lent: bool = False
 
 
 class ForwardedPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +261,7 @@ class TranslateAddresses(Step, frozen=True, kw_only=True, tag="TranslateAddresse
 
     ``guests`` and ``outer`` are addresses without a prefix, at most one of each family, each guest's with
     the outer one of its family. ``ports`` reach the guest at the outer addresses; without any, everything.
+    A ``lent`` namespace is somebody else's.
     """
 
     network: str
@@ -256,6 +271,7 @@ class TranslateAddresses(Step, frozen=True, kw_only=True, tag="TranslateAddresse
     guests: tuple[str, ...]
     outer: tuple[str, ...]
     ports: tuple[ForwardedPorts, ...] = ()
+    lent: bool = False
 
 
 class NodePort(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,9 +303,10 @@ class SharePool(Step, frozen=True, kw_only=True, tag="SharePool"):
 class ServeAddresses(Step, frozen=True, kw_only=True, tag="ServeAddresses"):
     """DHCP, DHCPv6 and router advertisements for one guest, on ``interface`` of ``namespace``.
 
-    ``guests`` are its addresses as ADDRESS/PREFIX, ``gateways`` those of ``interface``. The server's files
-    lie in ``directory``. ``node_nameservers`` and ``node_search`` put before the others what the node uses
-    itself. ``private`` are options by number with their text.
+    ``guests`` are its addresses as ADDRESS/PREFIX, ``gateways`` those of ``interface``. Without gateways the
+    interface is in no network of the guest's, and ``routes`` (destination, gateway or "") are all it is told.
+    The server's files lie in ``directory``. ``node_nameservers`` and ``node_search`` put before the others
+    what the node uses itself. ``private`` are options by number with their text.
     """
 
     network: str
@@ -310,6 +327,7 @@ class ServeAddresses(Step, frozen=True, kw_only=True, tag="ServeAddresses"):
     tftp_server: str | None = None
     boot_file: str | None = None
     private: tuple[tuple[int, str], ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
 
 
 AnyStep = (
@@ -329,6 +347,7 @@ AnyStep = (
     | CreateNetworkNamespace
     | CreateVeth
     | JoinLinks
+    | ForwardPackets
     | GuardLink
     | TranslateAddresses
     | ForwardNodePorts

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17launcher/v1/types.proto\x12\x0blauncher.v1\"\xd7\x03\n\nCompanions\x12\x35\n\x07secrets\x18\x01 \x03(\x0b\x32$.launcher.v1.Companions.SecretsEntry\x12<\n\x0b\x63onfig_maps\x18\x02 \x03(\x0b\x32\'.launcher.v1.Companions.ConfigMapsEntry\x12)\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x19.launcher.v1.ClaimBinding\x12\x46\n\x10service_accounts\x18\x04 \x03(\x0b\x32,.launcher.v1.Companions.ServiceAccountsEntry\x1a\x46\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\x1aI\n\x0f\x43onfigMapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\x1aN\n\x14ServiceAccountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\"h\n\tKeyedData\x12.\n\x04\x64\x61ta\x18\x01 \x03(\x0b\x32 .launcher.v1.KeyedData.DataEntry\x1a+\n\tDataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\x88\x01\n\x0c\x43laimBinding\x12\r\n\x05\x63laim\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\x03\x12\x0e\n\x06shared\x18\x05 \x01(\x08\x12\x14\n\x0c\x61\x63\x63\x65ss_modes\x18\x06 \x03(\t\x12\x14\n\x0cpreallocated\x18\x07 \x01(\x08*\x87\x01\n\tEventType\x12\x1a\n\x16\x45VENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45VENT_TYPE_ADDED\x10\x01\x12\x17\n\x13\x45VENT_TYPE_MODIFIED\x10\x02\x12\x16\n\x12\x45VENT_TYPE_DELETED\x10\x03\x12\x17\n\x13\x45VENT_TYPE_BOOKMARK\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17launcher/v1/types.proto\x12\x0blauncher.v1\"\xea\x04\n\nCompanions\x12\x35\n\x07secrets\x18\x01 \x03(\x0b\x32$.launcher.v1.Companions.SecretsEntry\x12<\n\x0b\x63onfig_maps\x18\x02 \x03(\x0b\x32\'.launcher.v1.Companions.ConfigMapsEntry\x12)\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x19.launcher.v1.ClaimBinding\x12\x46\n\x10service_accounts\x18\x04 \x03(\x0b\x32,.launcher.v1.Companions.ServiceAccountsEntry\x12=\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32(.launcher.v1.Companions.AttachmentsEntry\x1a\x46\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\x1aI\n\x0f\x43onfigMapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\x1aN\n\x14ServiceAccountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.launcher.v1.KeyedData:\x02\x38\x01\x1aR\n\x10\x41ttachmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.launcher.v1.NetworkAttachment:\x02\x38\x01\"h\n\tKeyedData\x12.\n\x04\x64\x61ta\x18\x01 \x03(\x0b\x32 .launcher.v1.KeyedData.DataEntry\x1a+\n\tDataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\x88\x01\n\x0c\x43laimBinding\x12\r\n\x05\x63laim\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\x03\x12\x0e\n\x06shared\x18\x05 \x01(\x08\x12\x14\n\x0c\x61\x63\x63\x65ss_modes\x18\x06 \x03(\t\x12\x14\n\x0cpreallocated\x18\x07 \x01(\x08\"\x91\x01\n\x11NetworkAttachment\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tinterface\x18\x02 \x01(\t\x12\x0b\n\x03mac\x18\x03 \x01(\t\x12\x0b\n\x03mtu\x18\x04 \x01(\r\x12\x11\n\taddresses\x18\x05 \x03(\t\x12)\n\x06routes\x18\x06 \x03(\x0b\x32\x19.launcher.v1.NetworkRoute\"4\n\x0cNetworkRoute\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0f\n\x07gateway\x18\x02 \x01(\t*\x87\x01\n\tEventType\x12\x1a\n\x16\x45VENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45VENT_TYPE_ADDED\x10\x01\x12\x17\n\x13\x45VENT_TYPE_MODIFIED\x10\x02\x12\x16\n\x12\x45VENT_TYPE_DELETED\x10\x03\x12\x17\n\x13\x45VENT_TYPE_BOOKMARK\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,22 +37,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPANIONS_CONFIGMAPSENTRY']._serialized_options = b'8\001'
   _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._loaded_options = None
   _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._serialized_options = b'8\001'
+  _globals['_COMPANIONS_ATTACHMENTSENTRY']._loaded_options = None
+  _globals['_COMPANIONS_ATTACHMENTSENTRY']._serialized_options = b'8\001'
   _globals['_KEYEDDATA_DATAENTRY']._loaded_options = None
   _globals['_KEYEDDATA_DATAENTRY']._serialized_options = b'8\001'
-  _globals['_EVENTTYPE']._serialized_start=760
-  _globals['_EVENTTYPE']._serialized_end=895
+  _globals['_EVENTTYPE']._serialized_start=1109
+  _globals['_EVENTTYPE']._serialized_end=1244
   _globals['_COMPANIONS']._serialized_start=41
-  _globals['_COMPANIONS']._serialized_end=512
-  _globals['_COMPANIONS_SECRETSENTRY']._serialized_start=287
-  _globals['_COMPANIONS_SECRETSENTRY']._serialized_end=357
-  _globals['_COMPANIONS_CONFIGMAPSENTRY']._serialized_start=359
-  _globals['_COMPANIONS_CONFIGMAPSENTRY']._serialized_end=432
-  _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._serialized_start=434
-  _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._serialized_end=512
-  _globals['_KEYEDDATA']._serialized_start=514
-  _globals['_KEYEDDATA']._serialized_end=618
-  _globals['_KEYEDDATA_DATAENTRY']._serialized_start=575
-  _globals['_KEYEDDATA_DATAENTRY']._serialized_end=618
-  _globals['_CLAIMBINDING']._serialized_start=621
-  _globals['_CLAIMBINDING']._serialized_end=757
+  _globals['_COMPANIONS']._serialized_end=659
+  _globals['_COMPANIONS_SECRETSENTRY']._serialized_start=350
+  _globals['_COMPANIONS_SECRETSENTRY']._serialized_end=420
+  _globals['_COMPANIONS_CONFIGMAPSENTRY']._serialized_start=422
+  _globals['_COMPANIONS_CONFIGMAPSENTRY']._serialized_end=495
+  _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._serialized_start=497
+  _globals['_COMPANIONS_SERVICEACCOUNTSENTRY']._serialized_end=575
+  _globals['_COMPANIONS_ATTACHMENTSENTRY']._serialized_start=577
+  _globals['_COMPANIONS_ATTACHMENTSENTRY']._serialized_end=659
+  _globals['_KEYEDDATA']._serialized_start=661
+  _globals['_KEYEDDATA']._serialized_end=765
+  _globals['_KEYEDDATA_DATAENTRY']._serialized_start=722
+  _globals['_KEYEDDATA_DATAENTRY']._serialized_end=765
+  _globals['_CLAIMBINDING']._serialized_start=768
+  _globals['_CLAIMBINDING']._serialized_end=904
+  _globals['_NETWORKATTACHMENT']._serialized_start=907
+  _globals['_NETWORKATTACHMENT']._serialized_end=1052
+  _globals['_NETWORKROUTE']._serialized_start=1054
+  _globals['_NETWORKROUTE']._serialized_end=1106
 # @@protoc_insertion_point(module_scope)

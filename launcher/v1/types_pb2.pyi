@@ -121,10 +121,32 @@ class Companions(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class AttachmentsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___NetworkAttachment: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___NetworkAttachment | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SECRETS_FIELD_NUMBER: _builtins.int
     CONFIG_MAPS_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
     SERVICE_ACCOUNTS_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def secrets(self) -> _containers.MessageMap[_builtins.str, Global___KeyedData]:
         """Secrets by name. Never logged, never returned."""
@@ -143,6 +165,10 @@ class Companions(_message.Message):
         never returned.
         """
 
+    @_builtins.property
+    def attachments(self) -> _containers.MessageMap[_builtins.str, Global___NetworkAttachment]:
+        """Links that were made for interfaces, by the names of networks in the manifest."""
+
     def __init__(
         self,
         *,
@@ -150,10 +176,11 @@ class Companions(_message.Message):
         config_maps: _abc.Mapping[_builtins.str, Global___KeyedData] | None = ...,
         claims: _abc.Iterable[Global___ClaimBinding] | None = ...,
         service_accounts: _abc.Mapping[_builtins.str, Global___KeyedData] | None = ...,
+        attachments: _abc.Mapping[_builtins.str, Global___NetworkAttachment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "config_maps", b"config_maps", "secrets", b"secrets", "service_accounts", b"service_accounts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "claims", b"claims", "config_maps", b"config_maps", "secrets", b"secrets", "service_accounts", b"service_accounts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,3 +275,77 @@ class ClaimBinding(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClaimBinding: _TypeAlias = ClaimBinding  # noqa: Y015
+
+@_typing.final
+class NetworkAttachment(_message.Message):
+    """A link in a network namespace that somebody else made, as a CNI plugin's result tells it. The guest takes its
+    place (bridge binding) or is behind it (masquerade). Link and namespace stay the caller's, and are as they were
+    when the instance is gone.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    INTERFACE_FIELD_NUMBER: _builtins.int
+    MAC_FIELD_NUMBER: _builtins.int
+    MTU_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Path of the network namespace, such as /var/run/netns/NAME. The agent must see it."""
+    interface: _builtins.str
+    """The link in it, such as eth0."""
+    mac: _builtins.str
+    """What follows is read from the link where it is not given."""
+    mtu: _builtins.int
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """ADDRESS/PREFIX each."""
+
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NetworkRoute]:
+        """Given addresses without routes mean that there are none."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        interface: _builtins.str = ...,
+        mac: _builtins.str = ...,
+        mtu: _builtins.int = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
+        routes: _abc.Iterable[Global___NetworkRoute] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "interface", b"interface", "mac", b"mac", "mtu", b"mtu", "namespace", b"namespace", "routes", b"routes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NetworkAttachment: _TypeAlias = NetworkAttachment  # noqa: Y015
+
+@_typing.final
+class NetworkRoute(_message.Message):
+    """A way that packets take."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    GATEWAY_FIELD_NUMBER: _builtins.int
+    destination: _builtins.str
+    """ADDRESS/PREFIX."""
+    gateway: _builtins.str
+    """Empty: it is on the link itself."""
+    def __init__(
+        self,
+        *,
+        destination: _builtins.str = ...,
+        gateway: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "gateway", b"gateway"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NetworkRoute: _TypeAlias = NetworkRoute  # noqa: Y015

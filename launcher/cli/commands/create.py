@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     multiple=True,
     help="Where a PersistentVolumeClaim or DataVolume lies on the node.",
 )
+@click.option(
+    "--attachment",
+    "attachments",
+    metavar="NETWORK=NETNS:LINK",
+    multiple=True,
+    help="A link that was made for an interface, in a network namespace such as /run/netns/NAME.",
+)
 @click.option("--to", "target", metavar="NODE", help="For a migration: the node to go to.")
 @click.option("--dry-run", is_flag=True, help="Only let the agent check an instance.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print what was created.")
@@ -39,6 +46,7 @@ def create(
     secrets: Sequence[str],
     config_maps: Sequence[str],
     claims: Sequence[str],
+    attachments: Sequence[str],
     target: str | None,
     dry_run: bool,
     output: str | None,
@@ -54,6 +62,8 @@ def create(
     beside += [Document(kind="Secret", text=read(path)) for path in secrets]
     beside += [Document(kind="ConfigMap", text=read(path)) for path in config_maps]
     companions = _companions(beside, claims)
+    for text in attachments:
+        _attach(companions, text)
     session = current()
     with session.client() as client:
         for document in asked:
@@ -129,7 +139,15 @@ def claim_binding(text: str) -> ClaimBinding:
     return binding
 
 
-def _invalid(value: str, message: str) -> InvalidRequest:
-    return InvalidRequest(
-        [Violation(field="--claim", type="FieldValueInvalid", value=value, message=message)]
-    )
+def _attach(companions: Companions, text: str) -> None:
+    """Read ``NETWORK=NETNS:LINK``; raises InvalidRequest."""
+    name, _, rest = text.partition("=")
+    path, _, link = rest.rpartition(":")
+    if not name or not path.startswith("/") or not link:
+        raise _invalid(text, "must be NETWORK=NETNS:LINK with an absolute path", option="--attachment")
+    companions.attachments[name].namespace = path
+    companions.attachments[name].interface = link
+
+
+def _invalid(value: str, message: str, *, option: str = "--claim") -> InvalidRequest:
+    return InvalidRequest([Violation(field=option, type="FieldValueInvalid", value=value, message=message)])

@@ -42,6 +42,8 @@ def unbound_networks(context: PlanContext) -> Iterator[Unbound]:
         network = networks.get(nic.name)
         if nic.state == "absent" or nic.bridge is None or bridged_network(context, network) is not None:
             continue
+        if nic.name in context.allocations.attachments:
+            continue
         name = network.multus.network_name if network is not None and network.multus is not None else "pod"
         yield Unbound(field=f"spec.domain.devices.interfaces[{index}]", kind="network", name=name)
 

@@ -143,3 +143,25 @@ def test_a_subdomain_is_searched_first(
     search: tuple[str, ...], subdomain: str | None, listed: tuple[str, ...]
 ) -> None:
     assert with_subdomain(search, subdomain) == listed
+
+
+def test_a_link_in_no_network_of_the_guests() -> None:
+    step = replace(
+        STEP,
+        guests=("10.244.7.5/24",),
+        gateways=(),
+        routes=(("10.250.0.0/16", "10.244.7.2"), ("169.254.1.1/32", ""), ("0.0.0.0/0", "10.244.7.1")),
+    )
+    told = lines(step)
+    assert "shared-network=guest,10.244.7.5" in told
+    assert "dhcp-ignore=tag:!known" in told
+    assert "dhcp-option-force=3,10.244.7.1" in told
+    assert (
+        "dhcp-option-force=121,10.250.0.0/16,10.244.7.2,169.254.1.1/32,0.0.0.0,0.0.0.0/0,10.244.7.1" in told
+    )
+
+
+def test_no_router_is_told_where_no_route_leads_out() -> None:
+    told = lines(replace(STEP, guests=("10.244.7.5/24",), gateways=()))
+    assert "dhcp-option=3" in told
+    assert "dhcp-option=121" in told
