@@ -73,6 +73,8 @@ _CLOUD_INIT = "launcher.plan.media.cloud_init"
 _DUMPS = "launcher.agent.memory_dump_rules"
 _CREDENTIALS = "launcher.plan.media.credentials"
 _NETWORKS = "launcher.plan.networks"
+_TOLD = "launcher.plan.address_service"
+_BEHIND = "launcher.plan.masquerade"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
 _TAG = "written into no metadata of the guest yet"
@@ -107,13 +109,11 @@ INSTANCE: tuple[Declaration, ...] = (
     ),
     _enforced("spec.hostname", "launcher.plan.media.cloud_init", "the name in cloud-init's metadata"),
     _enforced(
-        "spec.dnsPolicy", _NETWORKS, "None: the guest is told what dnsConfig says, not the node's resolver"
+        "spec.dnsPolicy", _TOLD, "None: the guest is told what dnsConfig says, not the node's resolver"
     ),
-    _enforced(
-        "spec.dnsConfig", _NETWORKS, "name servers and search domains that DHCP tells, after the node's"
-    ),
+    _enforced("spec.dnsConfig", _TOLD, "name servers and search domains that DHCP tells, after the node's"),
     _not_here("spec.dnsConfig.options", "DHCP tells no options of a resolver"),
-    _enforced("spec.subdomain", _NETWORKS, "the guest's own domain comes first in what DHCP lets it search"),
+    _enforced("spec.subdomain", _TOLD, "the guest's own domain comes first in what DHCP lets it search"),
     _enforced("spec.livenessProbe", "launcher.agent.probes", "a guest that fails it is ended: phase Failed"),
     _enforced("spec.readinessProbe", "launcher.agent.probes", "decides the condition Ready"),
     _enforced(
@@ -146,7 +146,11 @@ INSTANCE: tuple[Declaration, ...] = (
     ),
     _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
     _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
-    _enforced("spec.networks[].multus.networkName", _NETWORKS, "the bridge of the node that has the name"),
+    _enforced(
+        "spec.networks[].multus.networkName",
+        _NETWORKS,
+        "the node's bridge of that name, or a link handed in",
+    ),
     _enforced("spec.networks[].pod", _NETWORKS, "the guest is behind masquerade, or on the node's bridge"),
     _enforced(
         "spec.domain.memory.reservedOverhead.addedOverhead",
@@ -175,8 +179,8 @@ INSTANCE: tuple[Declaration, ...] = (
         "adds a tablet to a VirtualMachine without inputs; a bare instance lists its own, as in KubeVirt",
     ),
     _not_yet(f"{_DEVICES}.interfaces[].binding", "no plugins here; an instance that uses one is refused"),
-    _enforced(f"{_DEVICES}.interfaces[].dhcpOptions", _NETWORKS, "told by DHCP behind masquerade"),
-    _enforced(f"{_DEVICES}.interfaces[].portRanges", _NETWORKS, "forwarded behind masquerade"),
+    _enforced(f"{_DEVICES}.interfaces[].dhcpOptions", _TOLD, "told by DHCP where we serve addresses"),
+    _enforced(f"{_DEVICES}.interfaces[].portRanges", _BEHIND, "forwarded behind masquerade"),
     _enforced("spec.volumes[].cloudInitConfigDrive", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].cloudInitNoCloud", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].configMap.name", _MEDIA, _CONTENT),
