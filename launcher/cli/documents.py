@@ -15,7 +15,7 @@ import yaml
 
 from launcher.errors import InvalidRequest, Violation
 
-# The agent takes 1 MiB of manifest; companions in the same file may come on top.
+# The agent takes 4 MiB of manifest; companions in the same file may come on top.
 _MAX_BYTES = 16 * 1024 * 1024
 
 _SEPARATOR = re.compile(r"^---", re.MULTILINE)

@@ -15,7 +15,7 @@ from launcher.rpc.status import LIMIT_KEY
 from launcher.units import KIB, MIB
 
 MAX_MESSAGE = 16 * MIB
-"""A manifest has at most 1 MiB; Secrets, a listing of hundreds of instances or a screenshot need more."""
+"""A manifest has at most 4 MiB; Secrets, a listing of hundreds of instances or a screenshot need more."""
 
 MAX_METADATA = 256 * KIB
 """What we accept of a status, so that a manifest with hundreds of errors shows them all."""
