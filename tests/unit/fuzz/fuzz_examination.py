@@ -21,9 +21,9 @@ from launcher.errors import Exhausted, HostUnsupported, InvalidRequest, InvalidS
 from launcher.plan.facts import NodeFacts
 from launcher.plan.make import make_plan
 from launcher.plan.model import VMPlan
-from launcher.plan.paths import instance_paths
+from launcher.plan.paths import instance_paths, kept_paths
 from launcher.plan.settings import PlanSettings
-from launcher.plan.steps import RequireFile
+from launcher.plan.steps import RequireFile, UseState
 from launcher.spec.codec import enc_hook
 from launcher.spec.defaults import DefaultsSettings, apply_defaults
 from launcher.spec.load import decode_object, load_manifests, normalise_numbers
@@ -171,7 +171,10 @@ def _check_defaults(vmi: VirtualMachineInstance) -> None:
 
 
 def _check_paths(plan: VMPlan, settings: PlanSettings) -> None:
-    """What an instance makes lies in its own directories; only files that users keep lie elsewhere."""
+    """What an instance makes lies in its own directories; only files that users keep lie elsewhere, and the
+    state of its TPM, where libvirt looks for it."""
+    kept = kept_paths(settings.state_dir, plan.identity.namespace, plan.identity.name)
+    tpm = f"{settings.swtpm_dir}/{plan.identity.uuid}"
     paths = instance_paths(settings, plan.identity.uid)
     assert plan.identity.uid not in ("", ".", "..")
     assert "/" not in plan.identity.uid
@@ -180,6 +183,10 @@ def _check_paths(plan: VMPlan, settings: PlanSettings) -> None:
         if path is None:
             continue
         assert path == os.path.normpath(path), f"{path!r} is not where it seems to be"
+        if isinstance(step, UseState):
+            assert step.kept in (None, kept.nvram, kept.tpm), f"{step.kept!r} is not the name's"
+            if path == tpm:
+                continue
         if not isinstance(step, RequireFile) and not getattr(step, "keep", False):
             inside = path in (paths.state, paths.run) or path.startswith((f"{paths.state}/", f"{paths.run}/"))
             assert inside, f"{path!r} is outside of the instance's directories"
