@@ -140,9 +140,9 @@ def _pings_pause(machine: Machine, probe: Probe) -> bool:
 
 
 def _address(shown: VirtualMachineInstance | None) -> str:
-    """The first address that is shown of the guest."""
+    """The first address that is shown of the guest, of an interface of its manifest."""
     interfaces = shown.status.interfaces if shown is not None and shown.status is not None else ()
-    return next((nic.ip_address for nic in interfaces if nic.ip_address), "")
+    return next((nic.ip_address for nic in interfaces if nic.name and nic.ip_address), "")
 
 
 def _notice(machine: Machine, kind: str, *, good: bool, why: str) -> None:
