@@ -58,11 +58,11 @@ def _strangers(manifest: VirtualMachineInstance, given: Mapping[str, Attachment]
         if name not in interfaces:
             yield _wrong(name, "", name, "the instance has no interface on a network of that name")
         elif not _fits(interfaces[name]):
-            yield _wrong(name, "", name, "a link is handed in for interfaces with bridge or masquerade")
+            yield _wrong(name, "", name, "a link is handed in for bridge, masquerade and plugins")
 
 
 def _fits(nic: Interface) -> bool:
-    return nic.bridge is not None or nic.masquerade is not None
+    return any(binding is not None for binding in (nic.bridge, nic.masquerade, nic.binding))
 
 
 def _mistakes(name: str, given: Attachment) -> Iterator[Violation]:

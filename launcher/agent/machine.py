@@ -15,6 +15,7 @@ import msgspec
 
 from launcher.agent import hotplug, lifecycle, nics
 from launcher.agent import reconcile as do
+from launcher.agent.bindings import edited
 from launcher.agent.hotplug import Hardware
 from launcher.agent.plugging import Plugging
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Notice, Phase, Transition
@@ -277,7 +278,7 @@ class Machine:
                 plan = await self._services.resources.make(self._record)
                 await self._note(plan=plan, prepared=True)
             case do.Define():
-                await hypervisor.define(build(self._record.plan))
+                await hypervisor.define(await edited(build(self._record.plan), self._record))
             case do.Start(paused=paused):
                 await self._begin(uuid, paused=paused)
             case do.Suspend():

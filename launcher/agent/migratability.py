@@ -41,6 +41,9 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
         findings.append(
             ("InterfaceNotLiveMigratable", f"links that were handed in stay on their host: {names}")
         )
+    fixed = [plugin.name for plugin in plan.devices.plugins if not plugin.migrate]
+    if fixed:
+        findings.append(("InterfaceNotLiveMigratable", f"bindings that do not move: {', '.join(fixed)}"))
     return tuple(findings)
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from launcher.errors import InvalidRequest, Violation
 from launcher.host.config import Config
-from launcher.plan.settings import BridgedNetwork, NetworkSettings
+from launcher.plan.settings import Binding, BridgedNetwork, NetworkSettings
 
 SMALLEST_MTU, LARGEST_MTU = 1280, 65521
 """What IPv6 needs at least (RFC 8200), and the most that a virtio card is told by QEMU."""
 LAST_VLAN = 4094
+LONGEST_PROGRAM_S = 300.0
 LAST_PORT = 65535
 LONGEST_PREFIX = {4: 29, 6: 112}
 """A pool has the node's own address and some for guests."""
@@ -31,7 +32,7 @@ def network_settings(config: Config) -> NetworkSettings:
         InvalidRequest: a value cannot be; all that are wrong are named.
     """
     span, wrong_span = _node_ports(config)
-    wrong = [*_pools(config), *_names(config), *_bridges(config), *wrong_span]
+    wrong = [*_pools(config), *_names(config), *_bridges(config), *_bindings(config), *wrong_span]
     if wrong:
         raise InvalidRequest(wrong, hint="see docs/configuration.md")
     network = config.network
@@ -44,6 +45,18 @@ def network_settings(config: Config) -> NetworkSettings:
         bridges={
             name: BridgedNetwork(bridge=one.bridge, mtu=one.mtu, vlan=one.vlan, guard=one.guard)
             for name, one in config.networks.items()
+        },
+        bindings={
+            name: Binding(
+                attachment=one.attachment,
+                link=one.link,
+                mode=one.mode,
+                socket=one.socket,
+                program=one.program,
+                timeout_s=one.timeout_s,
+                migrate=one.migrate,
+            )
+            for name, one in config.bindings.items()
         },
         node_ports=span,
     )
@@ -98,6 +111,25 @@ def _bridges(config: Config) -> Iterator[Violation]:
         if not 0 <= one.vlan <= LAST_VLAN:
             yield _wrong(f"{field}.vlan", str(one.vlan), f"accepted are 1 to {LAST_VLAN}, or 0 for none")
         yield from _mtu(f"{field}.mtu", one.mtu)
+
+
+def _bindings(config: Config) -> Iterator[Violation]:
+    for name, one in config.bindings.items():
+        field = f"bindings.{name}"
+        if one.attachment == "macvtap" and _LINK.fullmatch(one.link) is None:
+            yield _wrong(f"{field}.link", one.link, "macvtap needs the name of a link of the node")
+        if one.attachment == "vhost-user" and not one.socket.startswith("/"):
+            yield _wrong(f"{field}.socket", one.socket, "vhost-user needs the path of a socket")
+        if not one.attachment and not one.program:
+            yield _wrong(field, "", "a binding without an attachment needs a program")
+        if one.program and not one.program[0].startswith("/"):
+            yield _wrong(
+                f"{field}.program", one.program[0], "accepted is the path of a program, arguments after it"
+            )
+        if not 0 < one.timeout_s <= LONGEST_PROGRAM_S:
+            yield _wrong(
+                f"{field}.timeout_s", f"{one.timeout_s:g}", f"accepted is up to {LONGEST_PROGRAM_S:g}"
+            )
 
 
 def _mtu(field: str, mtu: int) -> Iterator[Violation]:

@@ -178,7 +178,7 @@ INSTANCE: tuple[Declaration, ...] = (
         "launcher.spec.kinds",
         "adds a tablet to a VirtualMachine without inputs; a bare instance lists its own, as in KubeVirt",
     ),
-    _not_yet(f"{_DEVICES}.interfaces[].binding", "no plugins here; an instance that uses one is refused"),
+    _enforced(f"{_DEVICES}.interfaces[].binding", _NETWORKS, "what the node's configuration says of it"),
     _enforced(f"{_DEVICES}.interfaces[].dhcpOptions", _TOLD, "told by DHCP where we serve addresses"),
     _enforced(f"{_DEVICES}.interfaces[].portRanges", _BEHIND, "forwarded behind masquerade"),
     _enforced("spec.volumes[].cloudInitConfigDrive", _MEDIA, _CONTENT),

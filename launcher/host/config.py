@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,6 +74,26 @@ class NodeNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     guard: bool = False
 
 
+class NodeBinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``binding: {name: NAME}`` of an interface means on this node.
+
+    ``attachment``: ``tap`` (a tap that somebody else takes up), ``managed-tap`` (a tap on the interface's
+    network, without addresses from us), ``macvtap`` (on the ``link``, in a ``mode`` of macvlan's),
+    ``vhost-user`` (a ``socket`` of somebody's switch; ``{uid}`` and ``{interface}`` stand for themselves) or
+    empty: the domain has no such interface until the ``program`` puts one in. The program gets the instance
+    and the domain's XML as JSON, and answers with XML within ``timeout_s``. ``migrate``: a guest with it may
+    move to nodes that have the same.
+    """
+
+    attachment: Literal["", "tap", "managed-tap", "macvtap", "vhost-user"] = ""
+    link: str = ""
+    mode: Literal["bridge", "private", "vepa", "passthru"] = "bridge"
+    socket: str = ""
+    program: tuple[str, ...] = ()
+    timeout_s: float = 10.0
+    migrate: bool = False
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Networks of guests.
 
@@ -123,7 +143,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``,
-    ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here."""
+    ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here, ``bindings`` those
+    of binding plugins."""
 
     node: str = ""
     state_dir: str = "/var/lib/launcher"
@@ -139,6 +160,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     migration: Migration = Migration()
     network: Network = Network()
     networks: dict[str, NodeNetwork] = {}
+    bindings: dict[str, NodeBinding] = {}
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
     storage: Storage = Storage()

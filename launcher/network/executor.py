@@ -15,6 +15,7 @@ from launcher.network.standing import Standing
 from launcher.network.supervision import Supervision
 from launcher.plan.steps import (
     AnyStep,
+    CreateMacvtap,
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
@@ -51,6 +52,10 @@ class NetworkExecutor:
                 from launcher.network.tap import create_tap
 
                 await asyncio.to_thread(create_tap, step)
+            case CreateMacvtap():
+                from launcher.network.macvtap import create_macvtap
+
+                await asyncio.to_thread(create_macvtap, step)
             case CreateNetworkNamespace():
                 await asyncio.to_thread(_create_namespace, step)
             case CreateVeth():
@@ -88,6 +93,10 @@ class NetworkExecutor:
                 from launcher.network.tap import delete_tap
 
                 await asyncio.to_thread(delete_tap, step)
+            case CreateMacvtap():
+                from launcher.network.macvtap import delete_macvtap
+
+                await asyncio.to_thread(delete_macvtap, step)
             case CreateNetworkNamespace():
                 await asyncio.to_thread(namespace.remove, Path(step.path))
             case CreateVeth():

@@ -35,7 +35,7 @@ def create_tap(step: CreateTap) -> None:
         else:
             link.require_ours(ip, index, network=step.network, name=step.name, owner=step.owner, kind=KIND)
         ip.link("set", index=index, ifalias=f"{link.ALIAS_PREFIX}{step.owner}")
-        _stay_silent(step.name)
+        stay_silent(step.name)
         bridge = _bridge(ip, step) if step.bridge is not None else None
         mtu = step.mtu
         if mtu is None and bridge is not None:
@@ -55,7 +55,7 @@ def delete_tap(step: CreateTap) -> None:
     link.delete(step.network, step.name, step.owner, KIND)
 
 
-def _stay_silent(name: str) -> None:
+def stay_silent(name: str) -> None:
     """The node itself says nothing to the guest: no neighbour discovery, no listener reports."""
     try:
         set_sysctl(f"ipv6/conf/{name}/disable_ipv6", "1")

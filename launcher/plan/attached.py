@@ -36,7 +36,9 @@ def bridged_there(
 ) -> Iterator[AnyStep]:
     """The guest takes the place of the link: its frames, its MAC address, and the addresses it was given."""
     owner, name, peer = context.allocations.uid, nic.name, beside(tap, "lg")
-    handed = tuple(address for address in given.addresses if ":" not in address)[:1]
+    v4 = tuple(address for address in given.addresses if ":" not in address)
+    # A binding plugin hands no addresses over.
+    handed = v4[:1] if asked.bridge is not None else ()
     yield from _joined(context, nic, tap, given, peer, addresses=(SERVER,) if handed else ())
     yield JoinLinks(
         owner=owner,

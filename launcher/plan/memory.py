@@ -85,8 +85,17 @@ def _maximum(context: PlanContext) -> int | None:
 
 
 def _is_shared(context: PlanContext) -> bool:
-    """virtiofsd and passt read guest memory from their own processes."""
-    return bool(context.devices.filesystems) or any(map(_is_passt, context.devices.interfaces))
+    """virtiofsd, passt and switches behind vhost-user read guest memory from their own processes."""
+    nics = context.devices.interfaces
+    return bool(context.devices.filesystems) or any(
+        _is_passt(nic) or _is_vhost_user(context, nic) for nic in nics
+    )
+
+
+def _is_vhost_user(context: PlanContext, interface: Interface) -> bool:
+    plugins = context.settings.network.bindings
+    plugin = plugins.get(interface.binding.name) if interface.binding is not None else None
+    return plugin is not None and plugin.attachment == "vhost-user"
 
 
 def _is_passt(interface: Interface) -> bool:

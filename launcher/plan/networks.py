@@ -14,9 +14,10 @@ from launcher.plan.attached import beside, bridged_there, masqueraded_there
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import DevicesPlan, InterfacePlan
 from launcher.plan.masquerade import GATEWAY_MAC, forwarded_ports, ranges
-from launcher.plan.settings import BridgedNetwork
+from launcher.plan.settings import Binding, BridgedNetwork
 from launcher.plan.steps import (
     AnyStep,
+    CreateMacvtap,
     CreateNetworkNamespace,
     CreateTap,
     CreateVeth,
@@ -35,6 +36,7 @@ INSIDE, OUTSIDE = "guest", "uplink"
 """Names of the links in an instance's namespace."""
 NETWORK_STEPS = (
     CreateTap,
+    CreateMacvtap,
     CreateNetworkNamespace,
     CreateVeth,
     JoinLinks,
@@ -61,7 +63,10 @@ def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnySte
             continue
         asked, network = manifest[nic.name], networks.get(nic.name)
         given = context.allocations.attachments.get(nic.name)
-        if given is not None and asked.masquerade is not None:
+        plugin = plugin_of(context, asked)
+        if plugin is not None and plugin.attachment in ("tap", "macvtap"):
+            yield _plugged(context, nic, nic.tap, plugin)
+        elif given is not None and asked.masquerade is not None:
             yield from masqueraded_there(context, nic, nic.tap, asked, network, given)
             yield from _node_ports(context, nic.name)
         elif given is not None:
@@ -70,6 +75,13 @@ def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnySte
             yield from _masqueraded(context, nic, nic.tap, asked, network)
         else:
             yield from _bridged(context, nic, nic.tap, network)
+
+
+def plugin_of(context: PlanContext, asked: Interface) -> Binding | None:
+    """The binding plugin of the node that the interface names; None: it names none, or none that is here."""
+    if asked.binding is None:
+        return None
+    return context.settings.network.bindings.get(asked.binding.name)
 
 
 def bridged_network(context: PlanContext, network: Network | None) -> BridgedNetwork | None:
@@ -96,6 +108,21 @@ def interface_mtu(context: PlanContext, asked: Interface) -> int | None:
     network = next((n for n in context.vmi.spec.networks if n.name == asked.name), None)
     bridged = bridged_network(context, network)
     return (bridged.mtu or None) if bridged is not None else None
+
+
+def _plugged(context: PlanContext, nic: InterfacePlan, tap: str, plugin: Binding) -> AnyStep:
+    owner = context.allocations.uid
+    if plugin.attachment == "tap":
+        return CreateTap(owner=owner, network=nic.name, name=tap, mtu=nic.mtu, queues=nic.queues or 1)
+    return CreateMacvtap(
+        owner=owner,
+        network=nic.name,
+        name=tap,
+        link=plugin.link,
+        mode=plugin.mode,
+        mac=nic.mac,
+        mtu=nic.mtu,
+    )
 
 
 def _bridged(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -19,6 +21,19 @@ class BridgedNetwork(msgspec.Struct, frozen=True, kw_only=True):
     guard: bool = False
 
 
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding plugin of the node; docs/network.md tells what each ``attachment`` is. ``link`` and ``mode``
+    are macvtap's, ``socket`` is vhost-user's, ``program`` edits the domain's XML within ``timeout_s``."""
+
+    attachment: Literal["", "tap", "managed-tap", "macvtap", "vhost-user"] = ""
+    link: str = ""
+    mode: str = "bridge"
+    socket: str = ""
+    program: tuple[str, ...] = ()
+    timeout_s: float = 10.0
+    migrate: bool = False
+
+
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Networks of the node. ``pools`` (ADDRESS/PREFIX, at most one of each family) are where outer addresses
     of masqueraded guests come from; the first host of each is the node's own.
@@ -26,7 +41,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``mtu`` is that of masquerade (0: the kernel's, and the guest is not told), ``guard`` keeps such a guest
     to its own MAC and addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node
     uses itself). ``node_ports`` are the first and last port of the node that guests may have (None: none).
-    ``bridges`` are the multus networks by ``[namespace/]name``.
+    ``bridges`` are the multus networks by ``[namespace/]name``, ``bindings`` the plugins.
     """
 
     pools: tuple[str, ...] = ("100.64.0.0/16", "fd64:6c61:756e::/64")
@@ -35,6 +50,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     bridges: dict[str, BridgedNetwork] = {}
+    bindings: dict[str, Binding] = {}
     node_ports: tuple[int, int] | None = None
 
 

@@ -182,6 +182,17 @@ class CreateTap(Step, frozen=True, kw_only=True, tag="CreateTap"):
     vlan: int | None = None
 
 
+class CreateMacvtap(Step, frozen=True, kw_only=True, tag="CreateMacvtap"):
+    """A macvtap in libvirt's network namespace on top of ``link``, with the guest's address ``mac``."""
+
+    network: str
+    name: str
+    link: str
+    mode: str
+    mac: str | None = None
+    mtu: int | None = None
+
+
 class CreateNetworkNamespace(Step, frozen=True, kw_only=True, tag="CreateNetworkNamespace"):
     """A network namespace of the instance's own that forwards packets, kept by a mount at ``path``."""
 
@@ -344,6 +355,7 @@ AnyStep = (
     | WriteIgnition
     | StartVirtiofsd
     | CreateTap
+    | CreateMacvtap
     | CreateNetworkNamespace
     | CreateVeth
     | JoinLinks

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from launcher.domain.devices.address import alias, boot, pci
 from launcher.domain.element import E, Element
-from launcher.plan.devices.model import InterfacePlan, Passt, PortForward
+from launcher.plan.devices.model import InterfacePlan, Passt, PortForward, VhostUser
 from launcher.plan.model import VMPlan
 
 
@@ -23,6 +23,7 @@ def interface_element(nic: InterfacePlan) -> Element:
         "interface",
         E("mac", address=nic.mac) if nic.mac is not None else None,
         E("source", dev=passt.device) if passt is not None and passt.device is not None else None,
+        _socket(nic.vhost_user) if nic.vhost_user is not None else None,
         *(_forwards(passt) if passt is not None else ()),
         # The tap is ours, with its queues and its bridge: libvirt only opens it.
         E("target", dev=nic.tap, managed="no") if nic.tap is not None else None,
@@ -36,7 +37,7 @@ def interface_element(nic: InterfacePlan) -> Element:
         alias(nic.name),
         E("acpi", index=nic.acpi_index) if nic.acpi_index is not None else None,
         pci(nic.address),
-        type=_type(passt),
+        type=_type(nic),
     )
 
 
@@ -45,13 +46,22 @@ def interface_name(name: str, mac: str) -> Element:
     return E("interface", E("mac", address=mac), alias(name), type="ethernet")
 
 
-def _type(passt: Passt | None) -> str:
-    if passt is None:
+def _socket(switch: VhostUser) -> Element:
+    # The switch listens, QEMU connects.
+    return E("source", type="unix", path=switch.socket, mode="client")
+
+
+def _type(nic: InterfacePlan) -> str:
+    if nic.vhost_user is not None:
+        return "vhostuser"
+    if nic.passt is None:
         return "ethernet"
-    return "vhostuser" if passt.vhostuser else "user"
+    return "vhostuser" if nic.passt.vhostuser else "user"
 
 
 def _driver(nic: InterfacePlan) -> Element | None:
+    if nic.vhost_user is not None and nic.queues is not None:
+        return E("driver", queues=nic.queues)
     if not nic.vhost:
         return None
     return E("driver", name="vhost", queues=nic.queues, iommu="on" if nic.iommu else None)

@@ -15,7 +15,7 @@ from launcher.plan.devices.filesystem import plan_filesystems
 from launcher.plan.devices.graphics import plan_graphics
 from launcher.plan.devices.hostdev import plan_hostdevs
 from launcher.plan.devices.input import plan_inputs
-from launcher.plan.devices.interface import plan_interfaces, unbound_bindings, unbound_networks
+from launcher.plan.devices.interface import plan_interfaces, plan_plugins, unbound_bindings, unbound_networks
 from launcher.plan.devices.model import DevicesPlan
 from launcher.plan.devices.panic import plan_panics
 from launcher.plan.devices.pci import place_on_pci
@@ -57,6 +57,7 @@ def plan_devices(context: PlanContext) -> DevicesPlan:
         rng=plan_rng(context),
         panics=plan_panics(context),
         vsock=plan_vsock(context),
+        plugins=plan_plugins(context),
         unbound=(
             *unbound_claims(context),
             *unbound_devices,

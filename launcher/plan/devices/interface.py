@@ -6,10 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.plan.context import PlanContext
-from launcher.plan.devices.model import InterfacePlan, Passt, PortForward, PortRange, Unbound
+from launcher.plan.devices.model import (
+    InterfacePlan,
+    Passt,
+    PluginPlan,
+    PortForward,
+    PortRange,
+    Unbound,
+    VhostUser,
+)
 from launcher.plan.devices.pciaddress import pci_address
 from launcher.plan.devices.versions import PASST_VHOST_USER
-from launcher.plan.networks import bridged_network, interface_mtu
+from launcher.plan.networks import bridged_network, interface_mtu, plugin_of
+from launcher.plan.settings import Binding
 from launcher.spec.model import Interface
 
 # QEMU's limit for the pairs of queues of one tap is the kernel's MAX_TAP_QUEUES.
@@ -17,20 +26,36 @@ MAX_QUEUES = 256
 
 
 def plan_interfaces(context: PlanContext) -> tuple[InterfacePlan, ...]:
-    """Plan the interfaces that are on a tap or on passt, in the manifest's order, without absent ones."""
+    """Plan the interfaces that the domain is defined with, in the manifest's order, without absent ones."""
     return tuple(
         _passt(context, nic)
         if nic.passt_binding is not None
         else _tap(context, nic, f"spec.domain.devices.interfaces[{index}]")
         for index, nic in enumerate(context.devices.interfaces)
-        if nic.state != "absent" and nic.sriov is None and not _is_foreign(nic)
+        if nic.state != "absent" and nic.sriov is None and not _is_foreign(context, nic)
+    )
+
+
+def plan_plugins(context: PlanContext) -> tuple[PluginPlan, ...]:
+    """The binding plugins of interfaces, in the order in which their programs edit the domain."""
+    return tuple(
+        PluginPlan(
+            name=nic.name,
+            binding=nic.binding.name,
+            program=plugin.program,
+            timeout_s=plugin.timeout_s,
+            migrate=plugin.migrate,
+        )
+        for nic in context.devices.interfaces
+        if nic.state != "absent" and nic.binding is not None
+        if (plugin := plugin_of(context, nic)) is not None
     )
 
 
 def unbound_bindings(context: PlanContext) -> Iterator[Unbound]:
     """Interfaces whose binding is a plugin's: nothing here knows what to attach them to."""
     for index, nic in enumerate(context.devices.interfaces):
-        if nic.state != "absent" and _is_foreign(nic):
+        if nic.state != "absent" and _is_foreign(context, nic) and plugin_of(context, nic) is None:
             name = nic.binding.name if nic.binding is not None else "slirp, macvtap or passt"
             yield Unbound(field=f"spec.domain.devices.interfaces[{index}]", kind="binding", name=name)
 
@@ -40,7 +65,9 @@ def unbound_networks(context: PlanContext) -> Iterator[Unbound]:
     networks = {network.name: network for network in context.vmi.spec.networks}
     for index, nic in enumerate(context.devices.interfaces):
         network = networks.get(nic.name)
-        if nic.state == "absent" or nic.bridge is None or bridged_network(context, network) is not None:
+        plugin = plugin_of(context, nic)
+        on_network = nic.bridge is not None or (plugin is not None and plugin.attachment == "managed-tap")
+        if nic.state == "absent" or not on_network or bridged_network(context, network) is not None:
             continue
         if nic.name in context.allocations.attachments:
             continue
@@ -48,22 +75,29 @@ def unbound_networks(context: PlanContext) -> Iterator[Unbound]:
         yield Unbound(field=f"spec.domain.devices.interfaces[{index}]", kind="network", name=name)
 
 
-def _is_foreign(nic: Interface) -> bool:
+def _is_foreign(context: PlanContext, nic: Interface) -> bool:
+    """Nothing that we make is behind it."""
+    plugin = plugin_of(context, nic)
+    if plugin is not None:
+        return not plugin.attachment
     return any(binding is not None for binding in (nic.binding, nic.slirp, nic.macvtap, nic.passt))
 
 
 def _tap(context: PlanContext, nic: Interface, field: str) -> InterfacePlan:
     virtio = _is_virtio(nic)
+    plugin = plugin_of(context, nic)
+    switch = _switch(context, nic, plugin) if plugin is not None else None
     queues = _queues(context, nic) if virtio else None
     boot = nic.boot_order or None
     return InterfacePlan(
         name=nic.name,
         model=_model(context, nic),
         mac=_mac(context, nic),
-        tap=context.allocations.taps.get(nic.name),
+        tap=context.allocations.taps.get(nic.name) if switch is None else None,
+        vhost_user=switch,
         mtu=interface_mtu(context, nic),
         queues=queues,
-        vhost=virtio and (queues is not None or context.iommu),
+        vhost=virtio and switch is None and (queues is not None or context.iommu),
         iommu=virtio and context.iommu,
         # Without a boot order the firmware would try to boot from the network; hidden memory forbids ROMs.
         rom=not (context.arch.nic_rom and (boot is None or context.iommu)),
@@ -72,6 +106,13 @@ def _tap(context: PlanContext, nic: Interface, field: str) -> InterfacePlan:
         acpi_index=nic.acpi_index or None,
         address=pci_address(nic.pci_address, field=f"{field}.pciAddress"),
     )
+
+
+def _switch(context: PlanContext, nic: Interface, plugin: Binding) -> VhostUser | None:
+    if plugin.attachment != "vhost-user":
+        return None
+    path = plugin.socket.replace("{uid}", context.allocations.uid).replace("{interface}", nic.name)
+    return VhostUser(socket=path)
 
 
 def _passt(context: PlanContext, nic: Interface) -> InterfacePlan:

@@ -135,8 +135,25 @@ class Passt(Plan, frozen=True, kw_only=True):
     forwards: tuple[PortForward, ...] = ()
 
 
+class VhostUser(Plan, frozen=True, kw_only=True):
+    """The socket of somebody's virtual switch, which QEMU connects to; it reads and writes guest memory."""
+
+    socket: str
+
+
+class PluginPlan(Plan, frozen=True, kw_only=True):
+    """The binding plugin of the interface ``name``; its ``program``, if any, edits the domain's XML."""
+
+    name: str
+    binding: str
+    program: tuple[str, ...] = ()
+    timeout_s: float = 10.0
+    migrate: bool = False
+
+
 class InterfacePlan(OnPci, frozen=True, kw_only=True):
-    """A network interface: on a tap that we made (``tap``), or with ``passt`` on a vhost-user socket.
+    """A network interface: on a tap that we made (``tap``; it may be a macvtap), on a socket of
+    ``vhost_user``, or with ``passt``.
 
     ``queues`` are the pairs of queues of a multi-queue interface. ``vhost`` names the in-kernel backend.
     ``rom`` False: the guest's firmware gets no boot ROM for it.
@@ -155,6 +172,7 @@ class InterfacePlan(OnPci, frozen=True, kw_only=True):
     boot_order: int | None = None
     acpi_index: int | None = None
     passt: Passt | None = None
+    vhost_user: VhostUser | None = None
 
 
 class HostdevPlan(OnPci, frozen=True, kw_only=True):
@@ -309,4 +327,5 @@ class DevicesPlan(Plan, frozen=True, kw_only=True):
     rng: RngPlan | None = None
     panics: tuple[PanicPlan, ...] = ()
     vsock: VsockPlan | None = None
+    plugins: tuple[PluginPlan, ...] = ()
     unbound: tuple[Unbound, ...] = ()

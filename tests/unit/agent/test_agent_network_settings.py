@@ -8,9 +8,9 @@ import pytest
 from launcher.agent.ledger import Holding, Ledger, Limits
 from launcher.agent.network_settings import network_settings
 from launcher.errors import Exhausted, InvalidRequest
-from launcher.host.config import Config, Network, NodeNetwork
+from launcher.host.config import Config, Network, NodeBinding, NodeNetwork
 from launcher.plan.facts import NodeFacts
-from launcher.plan.settings import NetworkSettings
+from launcher.plan.settings import Binding, NetworkSettings
 
 POOL = "192.0.2.0/29"
 
@@ -57,6 +57,29 @@ def test_every_wrong_network_is_named() -> None:
         "networks.a.vlan",
         "networks.b.mtu",
     ]
+
+
+@pytest.mark.parametrize(
+    ("binding", "field"),
+    [
+        (NodeBinding(), "bindings.x"),
+        (NodeBinding(attachment="macvtap"), "bindings.x.link"),
+        (NodeBinding(attachment="vhost-user", socket="run/x"), "bindings.x.socket"),
+        (NodeBinding(program=("edit",)), "bindings.x.program"),
+        (NodeBinding(attachment="tap", timeout_s=0), "bindings.x.timeout_s"),
+    ],
+)
+def test_bindings_that_cannot_be_are_refused(binding: NodeBinding, field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        network_settings(Config(bindings={"x": binding}))
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+def test_bindings_are_what_the_configuration_says() -> None:
+    binding = NodeBinding(attachment="macvtap", link="eth0", mode="vepa", migrate=True)
+    assert network_settings(Config(bindings={"x": binding})).bindings == {
+        "x": Binding(attachment="macvtap", link="eth0", mode="vepa", migrate=True)
+    }
 
 
 def test_an_address_is_the_same_each_time_and_nobody_elses() -> None:
