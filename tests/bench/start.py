@@ -24,7 +24,7 @@ from launcher.lab.lab import Lab
 from launcher.lab.node import Node
 
 COUNTS = (1, 10, 50)
-ROUNDS = {1: 9, 10: 5, 50: 3}
+ROUNDS = {1: 15, 10: 5, 50: 3}
 AT_ONCE = 4
 """virsh processes side by side; the agent starts as many guests at once."""
 PLAIN = "/var/lib/launcher-lab/plain"

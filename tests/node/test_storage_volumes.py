@@ -99,6 +99,7 @@ def test_one_guest_reads_every_kind_of_volume(
     (folder / "folder").mkdir()
     (folder / "tree").mkdir()
     (folder / "tree" / "hello").write_text("from the node\n")
+    (folder / "tree" / "parser").write_text(SEED_PARSER)
     write_layout(folder / "image", tar(("disk/any.img", b"image".ljust(MIB, b"\0"))))
     at, before = inside(folder), tree(node)
     with loop_device(folder / "device.img") as device:
@@ -115,6 +116,7 @@ def test_one_guest_reads_every_kind_of_volume(
         assert_private(node, vmi)
         with shell(agent, "volumes") as within:
             look_at_everything(within)
+            parse_seeds(within)
         assert "iso" in monitor(node, "volumes", "info block")
         remove_all(agent)
     assert tree(node) == before
@@ -129,6 +131,35 @@ def tree(node: Node) -> str:
     """The agent's folders: kind, mode, owner and path of all but the database and the cache of images."""
     look = "find {} {} -not -path '*/cache*' -not -name 'launcher.db*' -printf '%y %m %U:%G %p\\n' | sort"
     return node.run("sh", "-c", look.format(STATE, RUN))
+
+
+# What cloud-init does, in little: find its source by the label, and take from it what it is told.
+SEED_PARSER = r"""
+value() { sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p' "$2"; }
+for disk in /dev/vd*; do
+  case "$(dd if=$disk bs=1 skip=32808 count=32 2>/dev/null)" in
+    "cidata "*) meta=meta-data user=user-data network=network-config name=local-hostname keys=public-keys ;;
+    "config-2 "*) dir=openstack/latest name=hostname keys=public_keys
+      meta=$dir/meta_data.json user=$dir/user_data network=$dir/network_data.json ;;
+    *) continue ;;
+  esac
+  mount -t iso9660 -o ro $disk /m && cd /m || continue
+  key=$(sed -n 's/.*"'$keys'":{"0":"\([^"]*\)"}.*/\1/p' $meta)
+  echo "$meta|$(value $name $meta)|$key|$(head -n 1 $user)|$(head -n 1 $network)"
+  cd /; umount /m
+done
+"""
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJkVfP0Cq7m1mVbzP0bq2cZ5JpQ2m1S3o0d4k9yqVd3T tester"
+
+
+def parse_seeds(within: Shell) -> None:
+    """Both sources tell host name, key, user data and network."""
+    within.run("mkdir -p /tree; mount -t virtiofs tree /tree")
+    assert within.run("sh /tree/parser").splitlines() == [
+        f"meta-data|volumes|{KEY}|#cloud-config|version: 2",
+        f"openstack/latest/meta_data.json|volumes|{KEY}|#!/bin/sh|"
+        '{"links": [], "networks": [], "services": []}',
+    ]
 
 
 def assert_private(node: Node, vmi: Object) -> None:
