@@ -29,6 +29,10 @@ lint: deps ## ruff, mypy --strict, buf, staleness of generated code
 test: deps ## unit tests and tests on real nodes
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
+schema-check: deps ## every example against libvirt's schemas (SCHEMAS=DIR of another release, MANIFESTS=DIR of your own)
+	LAUNCHER_LIBVIRT_SCHEMAS="$(SCHEMAS)" LAUNCHER_MANIFESTS="$(MANIFESTS)" \
+	  $(BIN)/pytest -q tests/unit/domain/test_domain_schema.py
+
 test-slow: deps ## the tests that take minutes each: for every night, not for every commit
 	$(BIN)/pytest -m slow -v
 
@@ -70,4 +74,4 @@ lock: ## refresh both lock files (needs uv)
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test test-slow bench bench-start fuzz docs demo lock proto proto-check
+.PHONY: help deps venv lint test schema-check test-slow bench bench-start fuzz docs demo lock proto proto-check

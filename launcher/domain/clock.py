@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element, yes_no
-from launcher.plan.model import Timer, VMPlan
+from launcher.plan.model import ClockPlan, Timer, VMPlan
 
 
 def clock(plan: VMPlan) -> Iterator[Element]:
     """The clock, unless QEMU's own default is meant."""
-    asked = plan.clock
-    if asked is not None:
-        yield E(
-            "clock",
-            *map(_timer, asked.timers),
-            offset=asked.offset,
-            adjustment=asked.adjustment,
-            timezone=asked.timezone,
-        )
+    if plan.clock is not None:
+        yield _clock(plan.clock)
+
+
+# The same few in all domains.
+@lru_cache(maxsize=256)
+def _clock(asked: ClockPlan) -> Element:
+    return E(
+        "clock",
+        *map(_timer, asked.timers),
+        offset=asked.offset,
+        adjustment=asked.adjustment,
+        timezone=asked.timezone,
+    )
 
 
 def _timer(timer: Timer) -> Element:

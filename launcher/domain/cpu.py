@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element, cpu_list
-from launcher.plan.model import GuestCell, VMPlan
+from launcher.plan.model import CPUPlan, GuestCell, VMPlan
 
 
 def cpu(plan: VMPlan) -> Iterator[Element]:
     """The guest's CPU."""
-    asked = plan.cpu
-    yield E(
+    yield _cpu(plan.cpu)
+
+
+# The same few in all domains.
+@lru_cache(maxsize=256)
+def _cpu(asked: CPUPlan) -> Element:
+    return E(
         "cpu",
         E("model", asked.model) if asked.model is not None else None,
         E("topology", sockets=asked.sockets, cores=asked.cores, threads=asked.threads),

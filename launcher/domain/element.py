@@ -76,11 +76,10 @@ def E(tag: str, *children: Child, **attributes: Attribute) -> Element:  # noqa: 
         head = f'{head}{_NAMES[name]}{value}"'
     below = ""
     for child in children:
-        if child is None:
-            continue
-        if type(child) is not Element:
+        if type(child) is Element:
+            below += "\n" + child.xml
+        elif child is not None:
             return _with_text(tag, head, children)
-        below += "\n" + child.xml
     if not below:
         return Element(f"<{head}/>")
     below = below.replace("\n", "\n  ")
@@ -123,10 +122,11 @@ def printable(text: str, *, where: str) -> str:
 
 
 def _with_text(tag: str, head: str, children: tuple[Child, ...]) -> Element:
-    given = [child for child in children if child is not None]
-    if len(given) != 1 or isinstance(given[0], Element):
+    given = children if len(children) == 1 else [child for child in children if child is not None]
+    only = given[0]
+    if len(given) != 1 or only is None or isinstance(only, Element):
         raise Bug(f"<{tag}> cannot be built: it has a text and something beside it")
-    text = _word(given[0])
+    text = only if type(only) is str else _word(only)
     if _special(text) is not None:
         text = _escaped(text, tag, _IN_TEXT)
     return Element(f"<{head}>{text}</{tag}>")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element, on_off
 from launcher.plan.model import FeaturesPlan, HypervFlag, VMPlan
@@ -11,8 +12,13 @@ from launcher.plan.model import FeaturesPlan, HypervFlag, VMPlan
 
 def features(plan: VMPlan) -> Iterator[Element]:
     """Hypervisor features; the element is there even when it is empty."""
-    asked = plan.features
-    yield E(
+    yield _features(plan.features)
+
+
+# The same few in all domains, as are the other cached parts of a domain.
+@lru_cache(maxsize=256)
+def _features(asked: FeaturesPlan) -> Element:
+    return E(
         "features",
         E("acpi") if asked.acpi else None,
         E("apic", eoi=None if asked.apic_eoi is None else on_off(asked.apic_eoi)) if asked.apic else None,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element
 from launcher.plan.model import Entry, VMPlan
@@ -22,4 +23,10 @@ def sysinfo(plan: VMPlan) -> Iterator[Element]:
 def _block(tag: str, entries: tuple[Entry, ...]) -> Element | None:
     if not entries:
         return None
-    return E(tag, *(E("entry", entry.value, name=entry.name) for entry in entries))
+    return E(tag, *map(_entry, entries))
+
+
+# All but UUIDs and serial numbers are the same in all domains of a node.
+@lru_cache(maxsize=1024)
+def _entry(entry: Entry) -> Element:
+    return E("entry", entry.value, name=entry.name)

@@ -26,6 +26,7 @@ from launcher.plan.model import VMPlan
 from launcher.plan.settings import PlanSettings
 from launcher.plan.volumes import block_claims as places_of_blocks
 from launcher.spec.defaults import DefaultsSettings, apply_defaults
+from launcher.spec.derived import derived_uuid
 from launcher.spec.model import VirtualMachineInstance
 from launcher.spec.rules import check
 
@@ -141,7 +142,7 @@ def named(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
     meta = vmi.metadata
     if meta is None or meta.name or not meta.generate_name:
         return vmi
-    suffix = uuid.uuid5(_UID_NAMESPACE, f"{meta.namespace}/{meta.generate_name}").hex[:5]
+    suffix = derived_uuid(_UID_NAMESPACE, f"{meta.namespace}/{meta.generate_name}")[:5]
     return replace(vmi, metadata=replace(meta, name=f"{meta.generate_name}{suffix}"))
 
 
@@ -153,7 +154,7 @@ def stand_ins(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
     """
     meta, firmware = vmi.metadata, vmi.spec.domain.firmware
     name = f"{meta.namespace}/{meta.name}" if meta is not None else ""
-    uid = (meta.uid if meta is not None else None) or str(uuid.uuid5(_UID_NAMESPACE, name))
+    uid = (meta.uid if meta is not None else None) or derived_uuid(_UID_NAMESPACE, name)
     return Allocations(
         uid=_file_name(uid),
         uuid=(firmware.uuid if firmware is not None else None) or uid,

@@ -50,12 +50,16 @@ def _nics(vmi: VirtualMachineInstance) -> tuple[Interface, ...]:
 def _offered(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
     """Places and addresses for all that the manifest names."""
     devices = vmi.spec.domain.devices
-    claims = {claim for volume in vmi.spec.volumes if (claim := claim_name(volume)) is not None}
+    luns = {disk.name for disk in devices.disks if disk.lun is not None}
+    claims = {claim: v.name in luns for v in vmi.spec.volumes if (claim := claim_name(v)) is not None}
     cards = dict.fromkeys(resource_name(item) for item in devices.host_devices)
     screens = dict.fromkeys(resource_name(item) for item in devices.gpus)
     return replace(
         stand_ins(vmi, assumed),
-        claims={name: ClaimPlace(path=f"/claims/{name}", capacity=GIB) for name in sorted(claims)},
+        claims={
+            name: ClaimPlace(path=f"/claims/{name}", capacity=GIB, block=block)
+            for name, block in sorted(claims.items())
+        },
         devices={
             **{name: (f"0000:{bus:02x}:00.0",) for bus, name in enumerate(cards, 0x41)},
             **{name: (f"b5c0a7f6-5a0e-4d0c-9d52-{number:012x}",) for number, name in enumerate(screens)},

@@ -23,7 +23,7 @@ from launcher.spec.quantity import Quantity
 _VCPUS_WITHOUT_IOMMU = 255
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True):
+class Topology(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """vCPU topology with absent members taken as 1. ``max_sockets`` 0: sockets cannot be plugged."""
 
     sockets: int
@@ -47,15 +47,18 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         return (self.max_sockets or self.sockets) * self.per_socket
 
 
-class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Inputs of planning and values derived from them once.
 
-    ``vmi`` is validated and defaulted. ``virt`` is the domain's type; ``emulated`` says that it is TCG.
-    ``iommu`` asks for ``iommu='on'`` at virtio devices (memory the host cannot read). ``memory`` is the
-    guest's at boot, in bytes. ``high_performance``: dedicated CPUs, realtime or hugepages.
+    ``vmi`` is validated and defaulted, ``domain`` and ``devices`` are parts of it. ``virt`` is the domain's
+    type; ``emulated`` says that it is TCG. ``iommu`` asks for ``iommu='on'`` at virtio devices (memory the
+    host cannot read). ``memory`` is the guest's at boot, in bytes. ``high_performance``: dedicated CPUs,
+    realtime or hugepages.
     """
 
     vmi: VirtualMachineInstance
+    domain: DomainSpec
+    devices: Devices
     facts: NodeFacts
     settings: PlanSettings
     allocations: Allocations
@@ -69,16 +72,6 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     scsi_model: str
     iommu: bool
     high_performance: bool
-
-    @property
-    def domain(self) -> DomainSpec:
-        """``spec.domain``."""
-        return self.vmi.spec.domain
-
-    @property
-    def devices(self) -> Devices:
-        """``spec.domain.devices``."""
-        return self.vmi.spec.domain.devices
 
     @property
     def emulated(self) -> bool:
@@ -136,6 +129,8 @@ def plan_context(
     transitional = bool(domain.devices.use_virtio_transitional)
     return PlanContext(
         vmi=vmi,
+        domain=domain,
+        devices=domain.devices,
         facts=facts,
         settings=settings,
         allocations=allocations,

@@ -15,7 +15,8 @@ from launcher.plan.iothreads import IOThreadLayout
 from launcher.plan.steps import AnyStep
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+# gc=False: plans are trees of values, free of cycles, so counting references frees them.
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of all parts of a plan."""
 
 

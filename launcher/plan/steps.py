@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", omit_defaults=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", omit_defaults=True, gc=False):
     """Base of all steps; ``owner`` is the uid of the instance (it goes into names and aliases)."""
 
     owner: str

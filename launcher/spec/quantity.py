@@ -59,9 +59,10 @@ class Quantity:
     Raises ``ValueError``, with a message that says what is accepted, for any other text.
     """
 
-    __slots__ = ("text", "value")
+    __slots__ = ("_rank", "text", "value")
     text: str
     value: Fraction
+    _rank: int | Fraction  # the value as what compares fastest
 
     def __init__(self, text: str | int) -> None:
         if isinstance(text, bool) or not isinstance(text, str | int):
@@ -74,6 +75,8 @@ class Quantity:
             written = text
         object.__setattr__(self, "text", written)
         object.__setattr__(self, "value", value)
+        whole = value.denominator == 1
+        object.__setattr__(self, "_rank", value.numerator if whole else value)
 
     @property
     def is_integer(self) -> bool:
@@ -108,33 +111,33 @@ class Quantity:
         return self.text
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self._rank)
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._rank)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Quantity):
-            return self.value == other.value
+            return self._rank == other._rank
         if isinstance(other, int | Fraction):
-            return self.value == other
+            return self._rank == other
         return NotImplemented
 
     def __lt__(self, other: Quantity | int | Fraction) -> bool:
-        return self.value < _value_of(other)
+        return self._rank < _rank_of(other)
 
     def __le__(self, other: Quantity | int | Fraction) -> bool:
-        return self.value <= _value_of(other)
+        return self._rank <= _rank_of(other)
 
     def __gt__(self, other: Quantity | int | Fraction) -> bool:
-        return self.value > _value_of(other)
+        return self._rank > _rank_of(other)
 
     def __ge__(self, other: Quantity | int | Fraction) -> bool:
-        return self.value >= _value_of(other)
+        return self._rank >= _rank_of(other)
 
 
-def _value_of(other: Quantity | int | Fraction) -> int | Fraction:
-    return other.value if isinstance(other, Quantity) else other
+def _rank_of(other: Quantity | int | Fraction) -> int | Fraction:
+    return other._rank if isinstance(other, Quantity) else other
 
 
 # The same few amounts stand in most manifests.

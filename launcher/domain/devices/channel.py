@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.element import E, Element
 from launcher.plan.devices.model import ChannelPlan
@@ -15,6 +16,8 @@ def channels(plan: VMPlan) -> Iterator[Element]:
     return map(_channel, plan.devices.channels)
 
 
+# The same few in all domains, but for those with a socket.
+@lru_cache(maxsize=256)
 def _channel(channel: ChannelPlan) -> Element:
     return E(
         "channel",

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from launcher.domain.element import E, Element
 from launcher.plan.model import VMPlan
 
+_PORT = E("target", port=0)
+_CONSOLE = E("console", E("target", type="serial", port=0), type="pty")
+
 
 def console(plan: VMPlan) -> Iterator[Element]:
     """The first serial port, on a unix socket with a log, and the console that stands for it."""
@@ -18,7 +21,7 @@ def console(plan: VMPlan) -> Iterator[Element]:
         "serial",
         E("source", mode="bind", path=serial.socket),
         E("log", file=serial.log, append="on") if serial.log is not None else None,
-        E("target", port=0),
+        _PORT,
         type="unix",
     )
-    yield E("console", E("target", type="serial", port=0), type="pty")
+    yield _CONSOLE

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from launcher.domain.devices.address import alias, boot, pci
 from launcher.domain.element import E, Element
 from launcher.plan.devices.model import Backing, DiskPlan, DiskSource
 from launcher.plan.model import VMPlan
+
+_NO_MORE = E("backingStore")
 
 
 def disks(plan: VMPlan) -> Iterator[Element]:
@@ -21,10 +24,20 @@ def disk_element(disk: DiskPlan) -> Element:
     block = disk.source is None or disk.source.block
     return E(
         "disk",
-        _driver(disk),
+        _driver(
+            disk.format,
+            disk.cache,
+            disk.error_policy,
+            disk.io,
+            disk.discard,
+            disk.iothread,
+            disk.iothreads,
+            disk.queues,
+            disk.iommu,
+        ),
         _source(disk),
         _backing_store(disk.backing),
-        E("target", dev=disk.target, bus=disk.bus, tray=disk.tray),
+        _target(disk.target, disk.bus, disk.tray),
         _block_sizes(disk),
         E("readonly") if disk.readonly else None,
         E("shareable") if disk.shareable else None,
@@ -38,23 +51,37 @@ def disk_element(disk: DiskPlan) -> Element:
     )
 
 
-def _driver(disk: DiskPlan) -> Element:
-    mapping = (
-        E("iothreads", *(E("iothread", id=thread) for thread in disk.iothreads)) if disk.iothreads else None
-    )
+# The same few in all domains.
+@lru_cache(maxsize=1024)
+def _driver(
+    format_: str | None,
+    cache: str | None,
+    error_policy: str | None,
+    io: str | None,
+    discard: bool,
+    iothread: int | None,
+    iothreads: tuple[int, ...],
+    queues: int | None,
+    iommu: bool,
+) -> Element:
     return E(
         "driver",
-        mapping,
+        E("iothreads", *(E("iothread", id=thread) for thread in iothreads)) if iothreads else None,
         name="qemu",
-        type=disk.format,
-        cache=disk.cache,
-        error_policy=disk.error_policy,
-        io=disk.io,
-        discard="unmap" if disk.discard else None,
-        iothread=disk.iothread,
-        queues=disk.queues,
-        iommu="on" if disk.iommu else None,
+        type=format_,
+        cache=cache,
+        error_policy=error_policy,
+        io=io,
+        discard="unmap" if discard else None,
+        iothread=iothread,
+        queues=queues,
+        iommu="on" if iommu else None,
     )
+
+
+@lru_cache(maxsize=1024)
+def _target(dev: str, bus: str, tray: str | None) -> Element:
+    return E("target", dev=dev, bus=bus, tray=tray)
 
 
 def _source(disk: DiskPlan) -> Element | None:
@@ -87,7 +114,7 @@ def _backing_store(backing: Backing | None) -> Element | None:
         "backingStore",
         E("format", type=backing.format),
         _place(backing.source),
-        E("backingStore"),
+        _NO_MORE,
         type="block" if backing.source.block else "file",
     )
 

@@ -89,6 +89,10 @@ def _disk(
             [Violation(field=f"{field}.name", type="FieldValueNotFound", value=disk.name, message=message)]
         )
     place = volume_place(context, volume) if volume is not None else None
+    claim = context.allocations.claims.get((claim_name(volume) if volume is not None else None) or "")
+    if device == "lun" and claim is not None and not claim.block:
+        message = "a lun hands a block device to the guest, and this claim is an image"
+        raise InvalidSpec([Violation(field=f"{field}.lun", type="FieldValueInvalid", message=message)])
     plain, virtio = device == "disk", bus == "virtio"
     reserved = disk.lun is not None and bool(disk.lun.reservation)
     shareable = plain and bool(disk.shareable)

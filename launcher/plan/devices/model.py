@@ -13,7 +13,10 @@ import msgspec
 ImageFormat = Literal["raw", "qcow2"]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+# gc=False: plans are trees of values, free of cycles, so counting references frees them.
+class Plan(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """Base of all device records."""
 
 

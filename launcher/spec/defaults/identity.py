@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from launcher.spec.defaults.architectures import architecture
 from launcher.spec.defaults.rebuild import with_domain, with_spec
 from launcher.spec.defaults.settings import DefaultsSettings
+from launcher.spec.derived import derived_uuid
 from launcher.spec.model import EFI, Bootloader, Firmware, Machine, VirtualMachineInstance
 
 # The namespace (RFC 9562, version 5) of the firmware UUIDs that are derived here. Ours, drawn once; a change
@@ -68,4 +69,4 @@ def firmware_uuid(vmi: VirtualMachineInstance, _: DefaultsSettings) -> VirtualMa
     )
     # A name with lone surrogates is refused elsewhere, but must not break this step.
     written = "/".join(parts).encode(errors="replace").decode()
-    return with_domain(vmi, firmware=replace(firmware, uuid=str(uuid.uuid5(UUID_NAMESPACE, written))))
+    return with_domain(vmi, firmware=replace(firmware, uuid=derived_uuid(UUID_NAMESPACE, written)))

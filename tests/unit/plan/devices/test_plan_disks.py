@@ -56,6 +56,15 @@ def test_a_virtio_disk_is_planned_to_the_last_attribute() -> None:
     )
 
 
+def test_a_lun_is_a_block_device() -> None:
+    volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: c}}]"
+    device = one("{name: a, lun: {bus: scsi}}", volumes, claims={"c": {"path": "/dev/sdx", "block": True}})
+    assert device.source == DiskSource(path="/dev/sdx", block=True)
+    with pytest.raises(InvalidSpec) as caught:
+        one("{name: a, lun: {bus: scsi}}", volumes, claims={"c": {"path": "/claims/c"}})
+    assert caught.value.violations[0].field == "spec.domain.devices.disks[0].lun"
+
+
 def test_a_container_disk_is_an_overlay_on_what_was_fetched() -> None:
     planned = one("{name: a, disk: {bus: sata}}", "volumes: [{name: a, containerDisk: {image: 'lab/i:1'}}]")
     assert planned.source == DiskSource(path=f"{STATE}/disks/a.qcow2")
