@@ -70,6 +70,8 @@ def debian_guest() -> DebianGuest:
             scratch = Path(tempfile.mkdtemp(dir=images, prefix=".new-"))
             try:
                 _build(suite, scratch)
+                for old in images.glob("debian-*"):
+                    shutil.rmtree(old)
                 (scratch / "guest").rename(finished)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
