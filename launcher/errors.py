@@ -246,14 +246,15 @@ class MigrationFailed(LauncherError):
 
 
 class StorageError(LauncherError):
-    """Something about ``volume`` (or a path) went wrong."""
+    """Something about ``volume`` (or a path) went wrong; ``problem`` is what, in one word for programs:
+    VolumeNotFound, VolumeNotPermitted, VolumeInvalid, VolumeTooSmall, VolumeLocked, VolumeFull, or empty."""
 
     reason = "STORAGE"
     expected = True
 
-    def __init__(self, volume: str, message: str, *, hint: str = "") -> None:
+    def __init__(self, volume: str, message: str, *, hint: str = "", problem: str = "") -> None:
         super().__init__(f"volume {volume!r}: {message}" if volume else message, hint=hint)
-        self.volume = volume
+        self.volume, self.problem = volume, problem
 
 
 class NetworkError(LauncherError):

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from launcher.agent.ledger import Ledger, page_size
-from launcher.agent.port import Companions
+from launcher.agent.port import ClaimBinding, Companions
 from launcher.errors import Exhausted, HostUnsupported
 from launcher.plan.allocations import Allocations, ClaimPlace
 from launcher.plan.attached import outer_addresses
@@ -57,21 +57,23 @@ def allocate(
         macs={interface.name: _mac(interface, companions, uid) for interface in devices.interfaces},
         taps={name: tap_name(uid, name) for name in names},
         cpuset=_cpuset(vmi, facts, ledger),
-        claims={
-            claim.claim: ClaimPlace(
-                path=claim.path,
-                block=claim.block,
-                capacity=claim.capacity,
-                shared=claim.shared,
-                preallocated=claim.preallocated,
-            )
-            for claim in companions.claims
-        },
+        claims={claim.claim: claim_place(claim) for claim in companions.claims},
         digests=companions.digests,
         node_ports=_node_ports(vmi, uid, ledger, network.node_ports),
         outer=_outer(vmi, companions, uid, facts, ledger, network.pools),
         attachments=companions.attachments,
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
+    )
+
+
+def claim_place(claim: ClaimBinding) -> ClaimPlace:
+    """Where a claim lies, as planning wants it."""
+    return ClaimPlace(
+        path=claim.path,
+        block=claim.block,
+        capacity=claim.capacity,
+        shared=claim.shared,
+        preallocated=claim.preallocated,
     )
 
 

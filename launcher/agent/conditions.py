@@ -27,6 +27,7 @@ from launcher.agent.nics import (
     interfaces_step,
 )
 from launcher.agent.records import FINAL, InstanceRecord
+from launcher.agent.volume_status import changing_volumes
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.plan.context import guest_memory
@@ -68,11 +69,13 @@ def conditions(
             yield Condition(type="LiveMigratable", status="False", reason=reason, message=text)
         else:
             yield Condition(type="LiveMigratable", status="True")
-    pause = _pause(record, observed)
+    pause = _pause(record, observed, hardware)
     if pause is not None:
         yield Condition(type="Paused", status="True", reason=pause[0], message=pause[1])
     if record.phase == "Running" and hardware.live is not None:
         yield from _changing(record, hardware.live, hardware)
+    if record.phase == "Running":
+        yield from changing_volumes(record, hardware)
     if record.agent_connected and record.phase == "Running":
         yield Condition(type="AgentConnected", status="True")
     if record.phase == "Running" and by_agent(record.defaulted):
@@ -94,7 +97,8 @@ def conditions(
         message = "; ".join(faults)
         yield Condition(type="SharesConnected", status="False", reason="VirtiofsdEnded", message=message)
     if record.sync_error:
-        yield Condition(type="Synchronized", status="False", reason="FailedSync", message=record.sync_error)
+        reason = record.sync_reason or "FailedSync"
+        yield Condition(type="Synchronized", status="False", reason=reason, message=record.sync_error)
 
 
 def _credentials(record: InstanceRecord) -> Condition:
@@ -193,11 +197,17 @@ def _probed(record: InstanceRecord) -> Condition | None:
     return Condition(type="Ready", status="False", reason="ReadinessProbeFailed", message=message)
 
 
-def _pause(record: InstanceRecord, observed: DomainRecord | None) -> tuple[str, str] | None:
+def _pause(
+    record: InstanceRecord, observed: DomainRecord | None, hardware: Hardware
+) -> tuple[str, str] | None:
     if observed is None or observed.state is not DomainState.PAUSED:
         return None
     if record.user_paused:
         return _PAUSES["user"]
     if record.outgoing and observed.reason in {"migration", "post-copy"}:
         return ("PausedByMigrationMonitor", "the guest is paused by its migration")
-    return _PAUSES.get(observed.reason)
+    found = _PAUSES.get(observed.reason)
+    if observed.reason == "ioerror" and found is not None and hardware.troubles:
+        details = "; ".join(trouble.message for trouble in hardware.troubles)
+        return (found[0], f"{found[1]}: {details}")
+    return found

@@ -7,10 +7,13 @@ remembered, so an agent that died in the middle comes back to the same next step
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from launcher.agent.growth import DiskSize
+from launcher.agent.io_errors import Trouble
 from launcher.agent.records import InstanceRecord
 from launcher.domain.devices.memory import NAME
 from launcher.domain.read import DomainView, MemoryDeviceView
@@ -23,6 +26,11 @@ from launcher.spec.model import CPU, Memory, Quantity, VirtualMachineInstance
 TRIES = 5
 AGAIN_MIN_S = 2.0
 """After an error it is tried four times more, 2, 4, 8 and 16 s later; then the condition says so."""
+DISK_TRIES = 8
+DISK_AGAIN_MAX_S = 20.0
+"""A guest is asked for a disk eight times, in the end every 20 s, as OpenStack Nova does."""
+HEALS_AGAIN_MAX_S = 60.0
+"""What somebody else can put right (a file that is missing, a full file system) is tried for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,39 +51,69 @@ class PlugMemory:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often a change failed, how long ago, and why."""
+    """How often a change failed, how long ago, and why; ``reason`` is that in one word.
+
+    ``heals``: it is tried until somebody has put it right, else ``most`` times; ``longest_s`` between two.
+    """
 
     failures: int = 0
     ago_s: float | None = None
     error: str = ""
+    reason: str = ""
+    heals: bool = False
+    most: int = TRIES
+    longest_s: float = HEALS_AGAIN_MAX_S
 
     @property
     def exhausted(self) -> bool:
         """Whether it was given up."""
-        return self.failures >= TRIES
+        return not self.heals and self.failures >= self.most
 
     @property
     def wait_s(self) -> float:
         """Seconds until it may be tried again."""
         if not self.failures or self.ago_s is None:
             return 0.0
-        return max(0.0, AGAIN_MIN_S * 2.0 ** (self.failures - 1) - self.ago_s)
+        pause_s = min(AGAIN_MIN_S * 2.0 ** min(self.failures - 1, 16), self.longest_s)
+        return max(0.0, pause_s - self.ago_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The domain as libvirt describes it (None: not known, or not looked at), and attempts to change it."""
+    """The domain as libvirt describes it (None: not known, or not looked at), and attempts to change it.
+
+    ``disks`` are attempts by what ``disk_of`` and ``growth_of`` call them, ``sizes`` and ``troubles`` what
+    was seen of the volumes.
+    """
 
     live: DomainView | None = None
     vcpus: Attempts = Attempts()
     memory: Attempts = Attempts()
     interfaces: Attempts = Attempts()
+    disks: Mapping[str, Attempts] = field(default_factory=dict)
+    sizes: tuple[DiskSize, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+    def of_disk(self, kind: str) -> Attempts:
+        """Attempts at what ``disk_of`` or ``growth_of`` call ``kind``."""
+        return self.disks.get(kind, Attempts())
+
+
+def disk_of(name: str) -> str:
+    """What attempts to plug or unplug the volume ``name`` are called."""
+    return f"disk {name}"
+
+
+def growth_of(name: str) -> str:
+    """What attempts to make the volume ``name`` larger are called."""
+    return f"size of {name}"
 
 
 def can_change(record: InstanceRecord) -> bool:
     """Whether what the domain has may come to differ from the plan, so that its live XML is worth a look."""
     plan = record.plan
-    return plan.vcpus.hotplug or plan.memory.maximum is not None or bool(plan.devices.interfaces)
+    volumes = record.plugged or record.leaving
+    return bool(plan.vcpus.hotplug or plan.memory.maximum is not None or plan.devices.interfaces or volumes)
 
 
 def vcpus_step(record: InstanceRecord, live: DomainView) -> PlugVCPUs | None:

@@ -21,6 +21,7 @@ from launcher.agent.machine import Machine, Services, enter
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Transition
 from launcher.agent.settings import plan_settings
+from launcher.agent.update_volumes import arriving, plugged_before
 from launcher.domain.read import DomainView, read_domain
 from launcher.domain.retarget import Destination, retarget
 from launcher.errors import Bug, HypervisorUnavailable, LauncherError, MigrationRefused
@@ -130,7 +131,8 @@ class IncomingHooks:
 
     async def _draft(self, request: PrepareRequest, view: DomainView) -> InstanceRecord:
         vmi = decode_vmi(request)
-        draft = await self._instances.draft(vmi, companions_of(request), uid=uid_of(vmi), live=view)
+        came = plugged_before(vmi)
+        draft = await self._instances.draft(arriving(vmi), companions_of(request), uid=uid_of(vmi), live=view)
         findings = cell_findings(draft, view)
         if findings:
             raise MigrationRefused(findings)
@@ -147,6 +149,7 @@ class IncomingHooks:
             draft,
             manifest=msgspec.structs.replace(draft.manifest, status=None),
             incoming=request.attempt,
+            plugged=came,
             user_paused=paused,
             transitions=transitions,
             migration_state=status.migration_state if status is not None else None,
@@ -196,7 +199,7 @@ class IncomingChecks:
     async def _specification(self, request: PrepareRequest) -> tuple[str, ...]:
         vmi = decode_vmi(request)
         view = read_domain(request.domain_xml)
-        draft = await self._instances.draft(vmi, companions_of(request), uid=uid_of(vmi), live=view)
+        draft = await self._instances.draft(arriving(vmi), companions_of(request), uid=uid_of(vmi), live=view)
         kept = await asyncio.to_thread(_kept_findings, draft)
         return (*cell_findings(draft, view), *kept)
 

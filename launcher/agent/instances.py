@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from launcher.agent.apart import require_apart
 from launcher.agent.attachments import looked_at
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
@@ -121,6 +122,7 @@ class Instances:
         if taken is not None and taken.record.uid != uid:
             hint = f"it is that of {taken.record.key}"
             raise AlreadyExists("domain UUID", record.plan.identity.uuid, hint=hint)
+        await require_apart(record, (m.record for m in self.machines() if not m.ended))
         return record
 
     async def site(self, vmi: VirtualMachineInstance, uid: str) -> Site:

@@ -8,33 +8,39 @@ always decided from the record and from libvirt's present answer.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
-from launcher.agent import hotplug, lifecycle, nics
+from launcher.agent import hotplug, lifecycle
 from launcher.agent import reconcile as do
 from launcher.agent.bindings import edited
+from launcher.agent.disk_watch import DiskWatch
+from launcher.agent.growth import GrowDisk
 from launcher.agent.hotplug import Hardware
-from launcher.agent.plugging import Plugging
+from launcher.agent.plugging import STEPS, Plugging, Step
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Notice, Phase, Transition
-from launcher.agent.resources import Resources
+from launcher.agent.services import Services as Services
 from launcher.agent.sighting import NOTHING, Sighting
 from launcher.agent.start_errors import explained
 from launcher.agent.status import show
-from launcher.agent.store import Store
-from launcher.agent.watch import Hub
+from launcher.agent.supervisor import unless
 from launcher.domain.build import build
 from launcher.domain.read import DomainView, read_domain
-from launcher.errors import HypervisorError, HypervisorUnavailable, LauncherError, NotFound, TimedOut
+from launcher.errors import (
+    HypervisorError,
+    HypervisorUnavailable,
+    LauncherError,
+    NotFound,
+    StorageError,
+    TimedOut,
+)
 from launcher.host.boot import boot_id, boot_seconds
-from launcher.host.clock import Clock
 from launcher.host.logging import get
-from launcher.hypervisor.port import DomainRecord, Hypervisor
+from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.plan.context import vcpu_topology
 from launcher.plan.kept import keeps_state
-from launcher.plan.paths import kept_paths
 from launcher.spec.model import VirtualMachineInstance
 
 log = get(__name__)
@@ -46,23 +52,6 @@ MAX_ACTIONS_A_PASS = 16
 """More actions in a row without a pause would mean that reconcile and the world disagree for ever."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """What machines share."""
-
-    node: str
-    hypervisor: Hypervisor
-    store: Store
-    resources: Resources
-    hub: Hub[VirtualMachineInstance]
-    clock: Clock
-    state_dir: str = "/var/lib/launcher"
-
-    def kept(self, namespace: str, name: str) -> str:
-        """Where state that outlives the instances ``namespace/name`` is kept."""
-        return kept_paths(self.state_dir, namespace, name).directory
-
-
 class Machine:
     """The instance of ``record``. Run ``run()`` as a task; it ends when the instance is forgotten."""
 
@@ -72,6 +61,7 @@ class Machine:
         self._observed: DomainRecord | None = None
         self._live: DomainView | None = None
         self._plugging = Plugging(services.hypervisor, services.resources, services.clock)
+        self._disks = DiskWatch(services.hypervisor, services.resources)
         self._notice = record.notice
         self._seen = NOTHING
         self._known = False
@@ -103,7 +93,8 @@ class Machine:
     @property
     def hardware(self) -> Hardware:
         """What the domain had when it was looked at last, where that may change while it runs."""
-        return self._plugging.seen(self._live)
+        seen = self._plugging.seen(self._live)
+        return dataclasses.replace(seen, sizes=self._disks.sizes, troubles=self._disks.troubles)
 
     @property
     def sockets_given_up(self) -> int | None:
@@ -254,6 +245,10 @@ class Machine:
             self._observed = self._live = None
             self._seen = NOTHING
         self._known = True
+        await self._disks.look(
+            self._record, self._observed if lifecycle.alive(self._observed) else None, self._live
+        )
+        self._calm_down()
         self._faults = await self._look_at_shares()
         if live is not None and live.agent_connected not in (None, self._record.agent_connected):
             # An event told of it while no agent of ours listened.
@@ -262,6 +257,13 @@ class Machine:
             await self._note(notice=self._notice)
         await self._publish()
         return True
+
+    def _calm_down(self) -> None:
+        """A guest that ran for a while after an I/O error counts as well: the next one is a new one."""
+        running = self._observed is not None and self._observed.state is DomainState.RUNNING
+        at, now = self._resume_at, self._services.clock.monotonic()
+        if running and at is not None and now - at > do.IO_RESUME_MAX_S:
+            self._resume_at, self._resumes = None, 0
 
     async def _look_at_shares(self) -> tuple[str, ...]:
         plan = self._record.plan
@@ -273,6 +275,9 @@ class Machine:
         uuid = self._record.plan.identity.uuid
         hypervisor = self._services.hypervisor
         log.info(_words(action), vmi=self._record.key, uid=self._record.uid)
+        if isinstance(action, STEPS):
+            await self._change(action)
+            return
         match action:
             case do.Prepare():
                 plan = await self._services.resources.make(self._record)
@@ -286,13 +291,6 @@ class Machine:
             case do.Resume():
                 self._resume_at, self._resumes = self._services.clock.monotonic(), self._resumes + 1
                 await hypervisor.resume(uuid)
-            case hotplug.PlugVCPUs() | hotplug.PlugMemory():
-                await self._plugging.perform(uuid, action)
-            case nics.PlugInterface() | nics.UnplugInterface() | nics.SetLink():
-                await self._plugging.perform(uuid, action)
-            case nics.DropNetwork(steps=steps):
-                if await self._plugging.perform(uuid, action):
-                    await self.update(lambda record: nics.without_steps(record, steps), wake=False)
             case do.Shutdown():
                 await self._shutdown(uuid)
             case do.Destroy():
@@ -308,13 +306,26 @@ class Machine:
                 at = self._services.clock.now()
                 await self.update(lambda r: enter(r, phase, reason, message, at=at), wake=False)
 
+    async def _change(self, step: Step) -> None:
+        """Change the guest's hardware; whoever wants the guest gone, or elsewhere, does not wait for it."""
+        work = self._plugging.perform(self._record, step)
+        change = await unless(work, lambda: self._leaves, changed=self._wake)
+        if isinstance(step, GrowDisk):
+            self._disks.forget(step.disk.name)
+        if change is not None:
+            await self.update(change, wake=False)
+
+    @property
+    def _leaves(self) -> bool:
+        return self.gone or self._record.desired == "deleted" or bool(self._record.outgoing)
+
     async def _begin(self, uuid: str, *, paused: bool) -> None:
         """Start the domain. What it was to find may have gone since: after a failure all is made again."""
         try:
             await self._services.hypervisor.create(uuid, paused=paused)
         except HypervisorError as error:
             await self._note(prepared=False)
-            raise explained(error, self._record.plan) from error
+            raise explained(error, self._record.plan.devices) from error
 
     async def _shutdown(self, uuid: str) -> None:
         began = self._record.shutdown_began
@@ -326,14 +337,16 @@ class Machine:
     async def _succeeded(self) -> None:
         self._retries = 0
         if self._record.sync_error:
-            await self._note(sync_error="")
+            await self._note(sync_error="", sync_reason="", sync_volume="")
 
     async def _failed(self, error: BaseException) -> float:
         delay_s = min(RETRY_MIN_S * 2.0**self._retries, RETRY_MAX_S)
         self._retries += 1
         text = str(error) or type(error).__name__
         log.warning(f"cannot reconcile: {text}", vmi=self._record.key, uid=self._record.uid, retry_s=delay_s)
-        await self._note(sync_error=text)
+        told = error if isinstance(error, StorageError) else None
+        reason, volume = (told.problem, told.volume) if told is not None else ("", "")
+        await self._note(sync_error=text, sync_reason=reason, sync_volume=volume)
         return delay_s
 
     def _efforts(self) -> do.Efforts:

@@ -6,6 +6,7 @@ Reasons are those of the API's LiveMigratable condition.
 
 from __future__ import annotations
 
+from launcher.agent.disks import unsettled
 from launcher.agent.records import InstanceRecord
 from launcher.plan.devices.model import DiskPlan
 from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk
@@ -28,6 +29,10 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
         findings.append((reason, f"guests under {kind} launch security cannot be migrated"))
     if plan.features.hyperv_mode == "passthrough":
         findings.append(("HypervPassthroughNotLiveMigratable", "hypervPassthrough depends on this host"))
+    changing = unsettled(record)
+    if changing:
+        names = ", ".join(changing)
+        findings.append(("DisksNotLiveMigratable", f"volumes that are being plugged or unplugged: {names}"))
     local = [disk.name for disk in plan.devices.disks if _stays(record, disk)]
     if local:
         findings.append(

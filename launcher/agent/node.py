@@ -20,6 +20,7 @@ from launcher.agent.lookout import Lookout
 from launcher.agent.machine import Services
 from launcher.agent.migrations import Migrations
 from launcher.agent.port import (
+    AddedVolume,
     ByteStream,
     Companions,
     ConsoleSession,
@@ -34,6 +35,7 @@ from launcher.agent.probes import Probes
 from launcher.agent.records import Firings, Notice
 from launcher.agent.requests import Requests
 from launcher.agent.resources import Resources
+from launcher.agent.roots import make_roots
 from launcher.agent.settings import plan_settings
 from launcher.agent.storage_settings import storage_settings
 from launcher.agent.store import Store
@@ -103,7 +105,7 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Take up what the store remembers and begin to follow libvirt."""
-        _make_roots(self._config)
+        make_roots(self._config)
         self._hypervisor.subscribe(self._on_event)
         await self._instances.load()
         await self._migrations.load()
@@ -136,10 +138,32 @@ class NodeAgent:
         return await self._instances.create(manifest, companions, dry_run=dry_run)
 
     async def update_instance(
-        self, manifest: VirtualMachineInstance, *, dry_run: bool = False
+        self,
+        manifest: VirtualMachineInstance,
+        companions: Companions = Companions(),  # noqa: B008 - frozen
+        *,
+        dry_run: bool = False,
     ) -> VirtualMachineInstance:
         """See ``AgentPort``."""
-        return await self._requests.change(manifest, dry_run=dry_run)
+        return await self._requests.change(manifest, companions, dry_run=dry_run)
+
+    async def add_volume(
+        self,
+        namespace: str,
+        name: str,
+        options: AddedVolume,
+        companions: Companions,
+        *,
+        dry_run: bool = False,
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._requests.add_volume(namespace, name, options, companions, dry_run=dry_run)
+
+    async def remove_volume(
+        self, namespace: str, name: str, volume: str, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """See ``AgentPort``."""
+        return await self._requests.remove_volume(namespace, name, volume, dry_run=dry_run)
 
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""
@@ -387,16 +411,3 @@ async def _quietly(work: object) -> None:
         await work  # type: ignore[misc]
     except (LauncherError, HypervisorUnavailable):
         return  # the instance was forgotten meanwhile
-
-
-def _make_roots(config: Config) -> None:
-    # QEMU runs as another user: it must be able to pass through, and to see nothing but its own.
-    for path in (
-        Path(config.state_dir),
-        Path(config.state_dir, "instances"),
-        Path(config.run_dir, "i"),
-        Path(config.run_dir, "n"),
-    ):
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o711)
-    Path(config.run_dir).chmod(0o711)

@@ -1,27 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Performs the steps of ``hotplug`` and ``nics`` on a domain and counts what fails. Decides nothing."""
+"""Performs steps of ``hotplug``, ``nics`` and ``disks`` on a domain, counts failures. Decides nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from launcher.agent.hotplug import Attempts, Hardware, PlugMemory, PlugVCPUs
+from launcher.agent import disks, hotplug, nics
+from launcher.agent.disks import (
+    ChangeMedia,
+    DiskStep,
+    DropVolume,
+    MakeVolume,
+    NotePlugged,
+    PlugDisk,
+    UnplugDisk,
+)
+from launcher.agent.growth import GrowDisk
+from launcher.agent.hotplug import (
+    DISK_AGAIN_MAX_S,
+    DISK_TRIES,
+    HEALS_AGAIN_MAX_S,
+    TRIES,
+    Attempts,
+    Hardware,
+    PlugMemory,
+    PlugVCPUs,
+)
 from launcher.agent.nics import DropNetwork, InterfaceStep, PlugInterface, SetLink, UnplugInterface
+from launcher.agent.records import InstanceRecord
 from launcher.agent.resources import Resources
+from launcher.agent.start_errors import explained
+from launcher.domain.devices.disk import disk_element
 from launcher.domain.devices.interface import interface_element, interface_name
 from launcher.domain.devices.memory import memory_device
 from launcher.domain.element import to_text
+from launcher.domain.media import with_media
 from launcher.domain.read import DomainView
-from launcher.errors import HypervisorUnavailable, LauncherError, NotFound
+from launcher.errors import HypervisorError, HypervisorUnavailable, LauncherError, NotFound, StorageError
 from launcher.host.clock import Clock
 from launcher.host.logging import get
 from launcher.hypervisor.port import Hypervisor
+from launcher.plan.devices.model import DevicesPlan, DiskPlan
 
 log = get(__name__)
 
-
-Step = PlugVCPUs | PlugMemory | InterfaceStep
-_VCPUS, _MEMORY, _INTERFACES = "vcpus", "memory", "interfaces"
+Step = PlugVCPUs | PlugMemory | InterfaceStep | DiskStep | GrowDisk
+STEPS = (
+    PlugVCPUs,
+    PlugMemory,
+    PlugInterface,
+    UnplugInterface,
+    SetLink,
+    DropNetwork,
+    MakeVolume,
+    PlugDisk,
+    UnplugDisk,
+    ChangeMedia,
+    NotePlugged,
+    DropVolume,
+    GrowDisk,
+)
+Change = Callable[[InstanceRecord], InstanceRecord]
+_FIXED = ("vcpus", "memory", "interfaces")
+_VCPUS, _MEMORY, _INTERFACES = _FIXED
 
 
 @dataclass(slots=True)
@@ -31,6 +73,8 @@ class _Tries:
     failures: int = 0
     at: float | None = None
     error: str = ""
+    reason: str = ""
+    heals: bool = False
 
 
 class Plugging:
@@ -53,35 +97,47 @@ class Plugging:
             vcpus=self._attempts(_VCPUS),
             memory=self._attempts(_MEMORY),
             interfaces=self._attempts(_INTERFACES),
+            disks={kind: self._attempts(kind) for kind in self._tries if kind not in _FIXED},
         )
 
-    async def perform(self, uuid: str, step: Step) -> bool:
-        """Do ``step``; returns whether it was done. An error is noted, not raised: the guest goes on.
+    async def perform(self, record: InstanceRecord, step: Step) -> Change | None:
+        """Do ``step``; returns how the record is to be changed then, None: it failed.
+
+        An error is noted, not raised: the guest goes on.
 
         Raises:
             HypervisorUnavailable, NotFound: there is nothing to do it with or to.
         """
-        kind = _kind(step)
+        uuid, kind = record.plan.identity.uuid, _kind(step)
         tries = self._tries.setdefault(kind, _Tries())
         try:
-            await self._do(uuid, step)
+            change = await self._do(record, step)
         except (HypervisorUnavailable, NotFound):
             raise
         except (LauncherError, TimeoutError) as error:
             tries.failures += 1
             tries.at = self._clock.monotonic()
             tries.error = str(error) or type(error).__name__
+            tries.heals = isinstance(error, StorageError)
+            tries.reason = error.problem if isinstance(error, StorageError) else ""
             log.warning(f"cannot change the guest's hardware: {tries.error}", uuid=uuid, tries=tries.failures)
-            return False
+            if isinstance(step, PlugDisk) or (isinstance(step, ChangeMedia) and not step.empty):
+                # What it needs may be gone by now: it is made again first.
+                return lambda present: disks.with_state(present, step.name, "wanted")
+            return None
+        if isinstance(step, MakeVolume):
+            return change  # Whether it is of use, plugging it shows.
         self._tries.pop(kind, None)
-        if isinstance(step, UnplugInterface):
+        if isinstance(step, UnplugInterface | UnplugDisk):
             # The guest was asked. Whether it gave the device back, the next look tells.
-            waits = "the guest has not given the interface back yet"
+            what = f"disk {step.name}" if isinstance(step, UnplugDisk) else "the interface"
+            waits = f"the guest has not given {what} back yet"
             asked = tries.failures + 1
             self._tries[kind] = _Tries(failures=asked, at=self._clock.monotonic(), error=waits)
-        return True
+        return change
 
-    async def _do(self, uuid: str, step: Step) -> None:
+    async def _do(self, record: InstanceRecord, step: Step) -> Change:
+        uuid = record.plan.identity.uuid
         match step:
             case PlugVCPUs(count=count, pins=pins):
                 for pin in pins:
@@ -92,7 +148,7 @@ class Plugging:
             case PlugMemory(device=device):
                 await self._hypervisor.update_device(uuid, memory_device(device))
             case PlugInterface(nic=nic, steps=steps):
-                await self._resources.extend(steps)
+                await self._resources.extend(record, steps)
                 await self._hypervisor.attach_device(uuid, to_text(interface_element(nic)))
             case UnplugInterface(name=name, mac=mac):
                 await self._hypervisor.detach_device(uuid, to_text(interface_name(name, mac)))
@@ -100,13 +156,70 @@ class Plugging:
                 await self._hypervisor.update_device(uuid, to_text(interface_element(nic)))
             case DropNetwork(steps=steps):
                 await self._resources.drop(steps)
+                return lambda present: nics.without_steps(present, steps)
+            case _:
+                return await self._do_disk(record, step)
+        return _as_it_is
+
+    async def _do_disk(self, record: InstanceRecord, step: DiskStep | GrowDisk) -> Change:
+        uuid = record.plan.identity.uuid
+        match step:
+            case MakeVolume(disk=disk, steps=steps):
+                made = await self._resources.extend(record, steps)
+                seen = await self._resources.completed(disk)
+                return lambda present: disks.with_made(present, seen, made)
+            case PlugDisk(disk=disk):
+                xml = to_text(disk_element(disks.placed(step)))
+                await self._with_disk(disk, self._hypervisor.attach_device, uuid, xml)
+                return lambda present: disks.with_state(present, disk.name, "plugged")
+            case UnplugDisk(disk=disk):
+                await self._hypervisor.detach_device(uuid, to_text(disk_element(disk)))
+            case ChangeMedia(disk=disk, empty=True):
+                live = await self._hypervisor.domain_xml(uuid)
+                await self._hypervisor.update_device(uuid, with_media(live, disk, empty=True))
+            case ChangeMedia(disk=disk):
+                drive = with_media(await self._hypervisor.domain_xml(uuid), disk)
+                await self._with_disk(disk, self._hypervisor.update_device, uuid, drive)
+                return lambda present: disks.with_state(present, disk.name, "plugged")
+            case NotePlugged(name=name):
+                return lambda present: disks.with_state(present, name, "plugged")
+            case DropVolume(leaving=leaving):
+                await self._resources.drop_volume(record.uid, leaving.disk.name)
+                return lambda present: disks.without_leaving(present, leaving)
+            case GrowDisk(disk=disk, size=size):
+                if step.preallocate:
+                    await self._resources.take_room(disk, size)
+                await self._hypervisor.resize_disk(uuid, disk.target, size)
+        return _as_it_is
+
+    async def _with_disk(
+        self, disk: DiskPlan, call: Callable[[str, str], Awaitable[None]], uuid: str, xml: str
+    ) -> None:
+        """Hand the disk to the domain; what QEMU says against its file is said of the volume."""
+        try:
+            await call(uuid, xml)
+        except HypervisorError as error:
+            raise explained(error, DevicesPlan(disks=(disk,)), disk) from error
 
     def _attempts(self, kind: str) -> Attempts:
         tries = self._tries.get(kind)
         if tries is None or tries.at is None:
             return Attempts()
         ago_s = self._clock.monotonic() - tries.at
-        return Attempts(failures=tries.failures, ago_s=ago_s, error=tries.error)
+        fixed = kind in _FIXED
+        return Attempts(
+            failures=tries.failures,
+            ago_s=ago_s,
+            error=tries.error,
+            reason=tries.reason,
+            heals=tries.heals,
+            most=TRIES if fixed else DISK_TRIES,
+            longest_s=DISK_AGAIN_MAX_S if not fixed and not tries.heals else HEALS_AGAIN_MAX_S,
+        )
+
+
+def _as_it_is(record: InstanceRecord) -> InstanceRecord:
+    return record
 
 
 def _kind(step: Step) -> str:
@@ -115,5 +228,9 @@ def _kind(step: Step) -> str:
             return _VCPUS
         case PlugMemory():
             return _MEMORY
-        case _:
+        case PlugInterface() | UnplugInterface() | SetLink() | DropNetwork():
             return _INTERFACES
+        case GrowDisk(disk=disk):
+            return hotplug.growth_of(disk.name)
+        case _:
+            return hotplug.disk_of(step.name)

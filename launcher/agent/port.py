@@ -14,7 +14,7 @@ from launcher.migration.progress import MigrationProgress as MigrationProgress
 from launcher.migration.progress import MigrationReport as MigrationReport
 from launcher.plan.allocations import Attachment as Attachment
 from launcher.plan.allocations import Route as Route
-from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
+from launcher.spec.model import Disk, VirtualMachineInstance, VirtualMachineInstanceMigration, Volume
 
 T = TypeVar("T")
 
@@ -50,6 +50,13 @@ class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service_accounts: dict[str, dict[str, bytes]] = {}
     digests: dict[str, str] = {}
     attachments: dict[str, Attachment] = {}
+
+
+class AddedVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume to be plugged, and the disk that it becomes (None: a plain one on the bus scsi)."""
+
+    volume: Volume
+    disk: Disk | None = None
 
 
 class EventType(StrEnum):
@@ -254,9 +261,29 @@ class AgentPort(Protocol):
         """Accept an instance (idempotent for the same uid); InvalidSpec, AlreadyExists, HostUnsupported …"""
 
     async def update_instance(
-        self, manifest: VirtualMachineInstance, *, dry_run: bool = False
+        self,
+        manifest: VirtualMachineInstance,
+        companions: Companions = Companions(),  # noqa: B008 - frozen
+        *,
+        dry_run: bool = False,
     ) -> VirtualMachineInstance:
-        """Change sockets and memory of a running instance; returns when that is recorded."""
+        """Change sockets, memory, interfaces and volumes of a running instance; returns once recorded."""
+
+    async def add_volume(
+        self,
+        namespace: str,
+        name: str,
+        options: AddedVolume,
+        companions: Companions,
+        *,
+        dry_run: bool = False,
+    ) -> VirtualMachineInstance:
+        """Plug a volume into a running instance; returns when that is recorded."""
+
+    async def remove_volume(
+        self, namespace: str, name: str, volume: str, *, dry_run: bool = False
+    ) -> VirtualMachineInstance:
+        """Unplug a volume that was plugged; returns when that is recorded."""
 
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
     async def list_instances(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]: ...

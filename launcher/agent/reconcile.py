@@ -7,10 +7,23 @@ point comes back to the same answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launcher.agent import lifecycle
-from launcher.agent.hotplug import Hardware, PlugMemory, PlugVCPUs, memory_step, vcpus_step
+from launcher.agent.disks import DiskStep, disk_steps
+from launcher.agent.growth import GrowDisk, growth_steps
+from launcher.agent.hotplug import (
+    Attempts,
+    Hardware,
+    PlugMemory,
+    PlugVCPUs,
+    disk_of,
+    growth_of,
+    memory_step,
+    vcpus_step,
+)
+from launcher.agent.io_errors import may_go_on
 from launcher.agent.nics import InterfaceStep, interfaces_step
 from launcher.agent.records import FINAL, InstanceRecord, Moment, Phase
 from launcher.hypervisor.port import DomainRecord, DomainState
@@ -20,6 +33,8 @@ SHUTDOWN_RESEND_S = 5.0
 IO_RESUME_MIN_S = 10.0
 IO_RESUME_MAX_S = 180.0
 """Back-off between attempts to resume a guest that an I/O error paused (10 s to 3 min, as KubeVirt)."""
+IO_PROBE_S = 5.0
+"""Between two looks whether storage that is seen to be broken, or full, is well again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,8 @@ Action = (
     | PlugVCPUs
     | PlugMemory
     | InterfaceStep
+    | DiskStep
+    | GrowDisk
     | Shutdown
     | Destroy
     | Undefine
@@ -146,26 +163,34 @@ def reconcile(
         return Decision() if lifecycle.awaits_session(record) else Decision((Define(),))
     if not lifecycle.alive(observed):
         return Decision((Start(paused=record.user_paused),))
-    decision = _settle_pause(record, observed, efforts)
+    decision = _settle_pause(record, observed, efforts, hardware)
     return decision if decision.actions or decision.look_again_s else _plug(record, hardware)
 
 
 def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
     """Bring the hardware to what is asked for; what fails again and again is left, and reported."""
-    if hardware.live is None:
-        return Decision()
     waits = []
-    for step, attempts in (
-        (vcpus_step(record, hardware.live), hardware.vcpus),
-        (memory_step(record, hardware.live), hardware.memory),
-        (interfaces_step(record, hardware.live), hardware.interfaces),
-    ):
+    for step, attempts in _hardware_steps(record, hardware):
         if step is None or attempts.exhausted:
             continue
         if attempts.wait_s <= 0:
             return Decision((step,))
         waits.append(attempts.wait_s)
     return Decision(look_again_s=min(waits, default=None))
+
+
+def _hardware_steps(
+    record: InstanceRecord, hardware: Hardware
+) -> Iterator[tuple[PlugVCPUs | PlugMemory | InterfaceStep | DiskStep | GrowDisk | None, Attempts]]:
+    """What is to be changed, and how that went so far."""
+    if hardware.live is not None:
+        yield vcpus_step(record, hardware.live), hardware.vcpus
+        yield memory_step(record, hardware.live), hardware.memory
+        yield interfaces_step(record, hardware.live), hardware.interfaces
+        for step in disk_steps(record, hardware.live):
+            yield step, hardware.of_disk(disk_of(step.name))
+    for growth in growth_steps(record, hardware.sizes):
+        yield growth, hardware.of_disk(growth_of(growth.disk.name))
 
 
 def _finish(record: InstanceRecord, observed: DomainRecord | None) -> Decision:
@@ -183,11 +208,15 @@ def _leave(observed: DomainRecord | None) -> Decision:
     return Decision() if lifecycle.alive(observed) else Decision((Undefine(),))
 
 
-def _settle_pause(record: InstanceRecord, observed: DomainRecord, efforts: Efforts) -> Decision:
+def _settle_pause(
+    record: InstanceRecord, observed: DomainRecord, efforts: Efforts, hardware: Hardware
+) -> Decision:
     if record.user_paused:
         return Decision((Suspend(),)) if observed.state is DomainState.RUNNING else Decision()
     if observed.state is not DomainState.PAUSED:
         return Decision()
+    if observed.reason == "ioerror" and not may_go_on(hardware.troubles):
+        return Decision(look_again_s=IO_PROBE_S)
     if observed.reason == "ioerror":
         wait_s = min(IO_RESUME_MIN_S * 2**efforts.resumes, IO_RESUME_MAX_S)
         ago_s = efforts.resume_ago_s

@@ -13,7 +13,9 @@ import msgspec
 
 from launcher.agent.port import Companions
 from launcher.plan.allocations import Allocations
+from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import VMPlan
+from launcher.plan.steps import AnyStep
 from launcher.spec.model import VirtualMachineInstance
 from launcher.spec.model.migration import VirtualMachineInstanceMigrationState
 
@@ -102,6 +104,26 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     copying: bool = False
 
 
+class PluggedVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that came while the guest ran, as a disk or into a CD-ROM drive, and how far that got.
+
+    ``wanted``: nothing is made of it yet; ``made``: its files are there; ``plugged``: the guest has it.
+    """
+
+    name: str
+    state: Literal["wanted", "made", "plugged"] = "wanted"
+
+
+class LeavingDisk(msgspec.Struct, frozen=True, kw_only=True):
+    """A disk that the guest is to give back, or a CD-ROM drive with what is to be taken out of it.
+
+    Until that is done the volume is in use; ``steps`` are what was made for it.
+    """
+
+    disk: DiskPlan
+    steps: tuple[AnyStep, ...] = ()
+
+
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance on this node.
 
@@ -111,6 +133,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     migration's. ``user_paused`` is the user's wish and outlives the agent. While ``job`` or ``frozen`` is set
     the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
+    ``sync_error`` is why it is not as it should be, ``sync_reason`` that in one word, ``sync_volume`` the
+    volume that it is about.
     """
 
     uid: str
@@ -136,6 +160,10 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     prepared: bool = False
     agent_connected: bool = False
     sync_error: str = ""
+    sync_reason: str = ""
+    sync_volume: str = ""
+    plugged: tuple[PluggedVolume, ...] = ()
+    leaving: tuple[LeavingDisk, ...] = ()
     notice: Notice = Notice()
     incoming: str = ""
     outgoing: str = ""

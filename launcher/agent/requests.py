@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of an instance that is there: other vCPUs and memory, a pause, its end."""
+"""What is asked of an instance that is there: other vCPUs, memory and volumes, a pause, its end."""
 
 from __future__ import annotations
 
 import msgspec
 
+from launcher.agent.added_volume import with_volume, without_volume
+from launcher.agent.apart import require_apart
 from launcher.agent.instances import Instances
-from launcher.agent.machine import Services
+from launcher.agent.machine import Machine, Services
+from launcher.agent.port import AddedVolume, Companions
 from launcher.agent.records import FINAL, InstanceRecord
 from launcher.agent.update import updated
 from launcher.errors import WrongPhase
@@ -24,25 +27,63 @@ class Requests:
         self._services = services
         self._instances = instances
 
-    async def change(self, manifest: VirtualMachineInstance, *, dry_run: bool) -> VirtualMachineInstance:
+    async def change(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
+    ) -> VirtualMachineInstance:
         """Take a changed manifest for an instance that runs; asking for the same again tries it again.
 
         Raises:
-            NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted: see ``update.updated``.
+            NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted …: see ``update.updated``.
         """
         async with self._instances.accepting:
             metadata = manifest.metadata or ObjectMeta()
             machine = self._instances.find(metadata.namespace or "default", metadata.name or "")
-            site = await self._instances.site(manifest, machine.record.uid)
+            return await self._change(machine, manifest, companions, dry_run=dry_run)
 
-            def change(record: InstanceRecord) -> InstanceRecord:
-                return updated(record, manifest, site=site, lowest_sockets=machine.sockets_given_up)
+    async def add_volume(
+        self, namespace: str, name: str, options: AddedVolume, companions: Companions, *, dry_run: bool
+    ) -> VirtualMachineInstance:
+        """Plug a volume into an instance that runs, or put it into its empty CD-ROM drive.
 
-            if dry_run:
-                return machine.show(change(machine.record))
-            await machine.update(change, wake=False)
-            machine.retry()
-            return self._instances.shown(machine.record.key)
+        Raises:
+            AlreadyExists: it has a volume of that name. The others: as ``change``.
+        """
+        async with self._instances.accepting:
+            machine = self._instances.find(namespace, name)
+            manifest = with_volume(machine.record, options)
+            return await self._change(machine, manifest, companions, dry_run=dry_run)
+
+    async def remove_volume(
+        self, namespace: str, name: str, volume: str, *, dry_run: bool
+    ) -> VirtualMachineInstance:
+        """Unplug a volume that was plugged, or take it out of its CD-ROM drive.
+
+        Raises:
+            NotFound: there is no such volume. The others: as ``change``.
+        """
+        async with self._instances.accepting:
+            machine = self._instances.find(namespace, name)
+            manifest = without_volume(machine.record, volume)
+            return await self._change(machine, manifest, Companions(), dry_run=dry_run)
+
+    async def _change(
+        self, machine: Machine, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
+    ) -> VirtualMachineInstance:
+        site = await self._instances.site(manifest, machine.record.uid)
+
+        def change(record: InstanceRecord) -> InstanceRecord:
+            lowest = machine.sockets_given_up
+            return updated(record, manifest, site=site, lowest_sockets=lowest, beside=companions)
+
+        changed = change(machine.record)
+        if changed.plan.devices.disks != machine.record.plan.devices.disks:
+            others = (other.record for other in self._instances.machines() if not other.ended)
+            await require_apart(changed, others)
+        if dry_run:
+            return machine.show(changed)
+        await machine.update(change, wake=False)
+        machine.retry()
+        return self._instances.shown(machine.record.key)
 
     async def delete(
         self, namespace: str, name: str, *, grace_period_s: int | None, discard_state: bool = False

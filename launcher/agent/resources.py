@@ -16,12 +16,13 @@ from launcher.agent.material import material_of
 from launcher.agent.records import InstanceRecord
 from launcher.agent.store import Store
 from launcher.host.logging import get
-from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.devices.model import DevicesPlan, DiskPlan
 from launcher.plan.devices.observed import Observed, with_observations
 from launcher.plan.media.material import Material
 from launcher.plan.model import VMPlan
-from launcher.plan.steps import AnyStep, MakeDirectory
+from launcher.plan.steps import AnyStep, CreateImage, MakeDirectory
 from launcher.storage.executor import STORAGE_STEPS
+from launcher.storage.health import fault, possible_size, take_room
 
 log = get(__name__)
 
@@ -93,12 +94,27 @@ class Resources:
         devices = with_observations(plan.devices, seen)
         return msgspec.structs.replace(plan, devices=devices, steps=tuple(made))
 
-    async def extend(self, steps: tuple[AnyStep, ...]) -> None:
-        """Make steps of networks for an instance that runs already."""
+    async def extend(self, record: InstanceRecord, steps: tuple[AnyStep, ...]) -> tuple[AnyStep, ...]:
+        """Make ``steps`` for an instance that runs already; returns them with what was found on the way."""
+        material, made = material_of(record), []
         for step in steps:
             await self._store.journal_add(step)
+            log.info("making", vmi=record.key, uid=record.uid, step=type(step).__name__)
             async with asyncio.timeout(STEP_TIMEOUT_S):
-                await self._network.make(step)
+                made.append(await self._make(step, material))
+        return tuple(made)
+
+    async def completed(self, disk: DiskPlan) -> DiskPlan:
+        """A disk whose files are there, with what they decide."""
+        devices = DevicesPlan(disks=(disk,))
+        async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+            seen = await self._storage.observe(devices)
+        return with_observations(devices, seen).disks[0]
+
+    async def drop_volume(self, owner: str, name: str) -> None:
+        """Undo what was made for a volume of an instance that goes on."""
+        journalled = await self._store.journal_of(owner)
+        await self._undo(tuple(step for step in journalled if getattr(step, "volume", None) == name))
 
     async def drop(self, steps: tuple[AnyStep, ...]) -> None:
         """Undo some steps of an instance that goes on."""
@@ -118,6 +134,20 @@ class Resources:
         """Undo what a guest that ended for good needs no more: all but the directories: its log stays."""
         journalled = await self._store.journal_of(owner)
         await self._undo(tuple(step for step in journalled if not isinstance(step, MakeDirectory)))
+
+    async def possible_size(self, path: str, step: CreateImage | None) -> tuple[int, bool]:
+        """How large a claim is or may be, and whether that is less than is asked for, for want of room."""
+        return await asyncio.to_thread(possible_size, path, step=step)
+
+    async def fault(self, path: str, *, block: bool, room: bool) -> str:
+        """What is wrong with a volume's file at present; empty: nothing that can be seen."""
+        return await asyncio.to_thread(fault, path, block=block, room=room)
+
+    async def take_room(self, disk: DiskPlan, size: int) -> None:
+        """Take the blocks that the image of a guest that runs is to have."""
+        if disk.source is not None:
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                await asyncio.to_thread(take_room, disk.name, disk.source.path, size)
 
     async def faults(self, plan: VMPlan) -> tuple[str, ...]:
         """What the guest uses and has died, in sentences."""

@@ -14,10 +14,10 @@ from launcher.agent.memory_dump_rules import dump_statuses
 from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
 from launcher.agent.sighting import NOTHING, Sighting, interfaces
+from launcher.agent.volume_status import volume_status
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord
 from launcher.plan.context import vcpu_topology
-from launcher.plan.devices.model import DiskPlan
 from launcher.spec.model import (
     CPUTopology,
     Machine,
@@ -25,7 +25,6 @@ from launcher.spec.model import (
     VirtualMachineInstance,
     VirtualMachineInstancePhaseTransitionTimestamp,
     VirtualMachineInstanceStatus,
-    VolumeStatus,
 )
 from launcher.spec.quantity import Quantity
 
@@ -65,7 +64,7 @@ def show(
         ),
         interfaces=interfaces(record, hardware.live, seen),
         volume_status=(
-            *(_volume(disk) for disk in record.plan.devices.disks if disk.source is not None),
+            *volume_status(record, hardware),
             *dump_statuses(record),
         ),
         migration_state=record.migration_state,
@@ -91,10 +90,6 @@ def qos_class(vmi: VirtualMachineInstance) -> Literal["BestEffort", "Burstable",
     ):
         return "Guaranteed"
     return "Burstable" if requests or limits or vmi.spec.domain.memory is not None else "BestEffort"
-
-
-def _volume(disk: DiskPlan) -> VolumeStatus:
-    return VolumeStatus(name=disk.name, target=disk.target)
 
 
 def _topology(record: InstanceRecord, live: DomainView | None) -> CPUTopology:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from launcher.host.logging import get
 
 log = get(__name__)
-
+T = TypeVar("T")
 
 RESTART_MIN_S = 1.0
 RESTART_MAX_S = 60.0
@@ -54,6 +54,26 @@ class Supervisor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def unless(
+    work: Coroutine[Any, Any, T], stop: Callable[[], bool], *, changed: asyncio.Event
+) -> T | None:
+    """What ``work`` returns, or raises what it does; None: it was cancelled, for ``stop`` holds.
+
+    That is asked each time that ``changed`` is set, which is cleared before.
+    """
+    task = asyncio.create_task(work)
+    try:
+        while not task.done() and not stop():
+            changed.clear()
+            woken = asyncio.create_task(changed.wait())
+            await asyncio.wait({task, woken}, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def _guard(work: Coroutine[Any, Any, None], name: str) -> Exception | None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A changed manifest for an instance that runs: what may change, and the record after it. Pure.
 
-Three things may: the number of sockets and the guest's memory, within the room the domain was started with,
-and its interfaces, see ``update_interfaces``. What is asked for goes into the record; ``hotplug`` and
-``nics`` say how the domain gets there.
+The number of sockets and the guest's memory may, within the room the domain was started with; its interfaces,
+see ``update_interfaces``, and its volumes, see ``update_volumes``. What is asked for goes into the record;
+``hotplug``, ``nics`` and ``disks`` say how the domain gets there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from launcher.agent import update_volumes
 from launcher.agent.allocate import cells_of
 from launcher.agent.changes import differences, meet
 from launcher.agent.draft import Site
 from launcher.agent.ledger import Ledger, holding
+from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord
 from launcher.agent.update_interfaces import (
     interface_violations,
@@ -25,7 +27,7 @@ from launcher.agent.update_interfaces import (
     with_interfaces,
     with_planned_interfaces,
 )
-from launcher.errors import Conflict, Exhausted, InvalidSpec, Violation, WrongPhase
+from launcher.errors import Conflict, Exhausted, InvalidRequest, InvalidSpec, Violation, WrongPhase
 from launcher.plan.context import Topology, guest_memory, vcpu_topology
 from launcher.plan.facts import NumaCell
 from launcher.plan.model import VCPUPin, VMPlan
@@ -60,40 +62,58 @@ class Wanted:
 
 
 def updated(
-    record: InstanceRecord, asked: VirtualMachineInstance, *, site: Site, lowest_sockets: int | None = None
+    record: InstanceRecord,
+    asked: VirtualMachineInstance,
+    *,
+    site: Site,
+    lowest_sockets: int | None = None,
+    beside: Companions = Companions(),  # noqa: B008 - frozen
 ) -> InstanceRecord:
     """The record that follows from the manifest ``asked``; the same one when that changes nothing.
 
     ``site`` is the node without what the instance has itself. ``lowest_sockets`` may be fewer than are asked
-    for now, when the guest does not get those: None, not so.
+    for now, when the guest does not get those: None, not so. ``beside`` came along with the manifest.
 
     Raises:
         InvalidSpec: with every path that cannot be changed, or not to that.
         Conflict: ``asked`` is another instance of that name.
         WrongPhase: the guest does not run, goes away, or migrates.
         Exhausted: the node has no CPUs or no memory left for it.
+        HostUnsupported: a claim, or the bridge of a network, has no place on this node.
+        InvalidRequest: a claim is said to be elsewhere than it is, or a Secret did not come along.
     """
     _require_same(record, asked)
+    asked = update_volumes.pluggable(record, asked)
     full = _completed(record, asked, site)
     old, wanted = record.defaulted, _wanted(full)
     interfaces, networks = full.spec.domain.devices.interfaces, full.spec.networks
+    disks, volumes = full.spec.domain.devices.disks, full.spec.volumes
     after = with_interfaces(_changed(record, old, wanted), interfaces, networks)
+    after = update_volumes.with_disks(after, disks, volumes)
     found = [*_forbidden(record, asked, full, after), *_sockets(record, wanted, lowest_sockets)]
     found += _memory(record, wanted)
     found += interface_violations(old, full)
+    found += update_volumes.volume_violations(record, full)
     if found:
         raise InvalidSpec(found)
-    if after == old:
+    misplaced = list(update_volumes.claim_violations(record, beside))
+    if misplaced:
+        raise InvalidRequest(misplaced)
+    told = update_volumes.with_companions(record, beside)
+    if after == old and told == record:
         return record
     _require_settled(record)
     manifest = _changed(record, record.manifest, wanted)
     if interfaces != old.spec.domain.devices.interfaces or networks != old.spec.networks:
         manifest = with_interfaces(manifest, asked.spec.domain.devices.interfaces, asked.spec.networks)
+    if disks != old.spec.domain.devices.disks or volumes != old.spec.volumes:
+        manifest = update_volumes.with_disks(manifest, asked.spec.domain.devices.disks, asked.spec.volumes)
     violations = check(manifest, settings=site.defaults)
     if violations:
         raise InvalidSpec(violations)
-    planned = _planned(replace(record, manifest=manifest, defaulted=after), record, site)
-    return with_planned_interfaces(planned, record, site)
+    planned = _planned(replace(told, manifest=manifest, defaulted=after), record, site)
+    planned = with_planned_interfaces(planned, record, site)
+    return update_volumes.with_planned_volumes(planned, record, site)
 
 
 def _wanted(full: VirtualMachineInstance) -> Wanted:
@@ -146,7 +166,12 @@ def _forbidden(
     follow = _resources_of(after)
     for place, value in differences(record.defaulted.spec, full.spec, ROOT / "spec"):
         path = str(place)
-        if path in (SOCKETS, GUEST) or judged(path) or not any(meet(path, other) for other in written):
+        if (
+            path in (SOCKETS, GUEST)
+            or judged(path)
+            or update_volumes.judged(path)
+            or not any(meet(path, other) for other in written)
+        ):
             continue
         if path.startswith(_RESOURCES) and value == follow.get(path):
             continue  # requests and limits that go along

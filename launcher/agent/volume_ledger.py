@@ -7,39 +7,53 @@ Between nodes QEMU's own image locks decide; they are never turned off, so they 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from launcher.agent.records import FINAL, InstanceRecord
 from launcher.errors import Conflict
+from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import VMPlan
-from launcher.plan.steps import CreateImage, RequireFile
+from launcher.plan.steps import AnyStep, CreateImage, RequireFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A file, device or directory that the volume ``volume`` of the instance ``key`` uses."""
+    """A file, device or directory that the volume ``volume`` of the instance ``key`` uses.
+
+    ``file`` is what ``path`` leads to, the same text for the same file or device whatever it is called; empty
+    when nobody looked.
+    """
 
     key: str
     volume: str
     path: str
     writes: bool
     shareable: bool = False
+    file: str = ""
 
 
 def opened(plan: VMPlan, key: str) -> tuple[Opened, ...]:
     """What the guest of ``plan`` opens of what is not its own. An overlay's base is only read."""
-    users = {
-        posixpath.normpath(step.path)
-        for step in plan.steps
-        if isinstance(step, RequireFile) or (isinstance(step, CreateImage) and step.keep)
-    }
-    return tuple(use for use in _uses(plan, key) if use.path in users)
+    return _opened(plan.devices.disks, plan.steps, key)
 
 
 def opened_by(record: InstanceRecord) -> tuple[Opened, ...]:
-    """What the instance of ``record`` has open, or will; nothing when its guest ended."""
-    return () if record.phase in FINAL or record.moved_to else opened(record.plan, record.key)
+    """What the instance of ``record`` has open, or will; nothing when its guest ended.
+
+    What it is asked to give back is open until it has done so.
+    """
+    if record.phase in FINAL or record.moved_to:
+        return ()
+    uses = [*opened(record.plan, record.key)]
+    for leaving in record.leaving:
+        uses += _opened((leaving.disk,), leaving.steps, record.key)
+    return tuple(uses)
+
+
+def identified(uses: Iterable[Opened], files: Mapping[str, str]) -> tuple[Opened, ...]:
+    """``uses`` with what their paths lead to."""
+    return tuple(replace(use, file=files.get(use.path, "")) for use in uses)
 
 
 def require_free(wanted: Iterable[Opened], held: Iterable[Opened]) -> None:
@@ -50,16 +64,25 @@ def require_free(wanted: Iterable[Opened], held: Iterable[Opened]) -> None:
     """
     taken: dict[str, list[Opened]] = {}
     for use in held:
-        taken.setdefault(use.path, []).append(use)
+        taken.setdefault(use.file or use.path, []).append(use)
     for use in wanted:
-        for other in taken.get(use.path, ()):
+        for other in taken.get(use.file or use.path, ()):
             if (use.writes or other.writes) and not (use.shareable and other.shareable):
                 raise _conflict(use, other)
-        taken.setdefault(use.path, []).append(use)
+        taken.setdefault(use.file or use.path, []).append(use)
 
 
-def _uses(plan: VMPlan, key: str) -> Iterator[Opened]:
-    for disk in plan.devices.disks:
+def _opened(disks: tuple[DiskPlan, ...], steps: tuple[AnyStep, ...], key: str) -> tuple[Opened, ...]:
+    users = {
+        posixpath.normpath(step.path)
+        for step in steps
+        if isinstance(step, RequireFile) or (isinstance(step, CreateImage) and step.keep)
+    }
+    return tuple(use for use in _uses(disks, key) if use.path in users)
+
+
+def _uses(disks: tuple[DiskPlan, ...], key: str) -> Iterator[Opened]:
+    for disk in disks:
         if disk.source is not None:
             yield Opened(
                 key=key,
@@ -75,8 +98,9 @@ def _uses(plan: VMPlan, key: str) -> Iterator[Opened]:
 
 def _conflict(use: Opened, other: Opened) -> Conflict:
     who = "the same instance" if use.key == other.key else other.key
-    what = "is written by" if other.writes else "is read by"
+    what = "is written" if other.writes else "is read"
+    name = "" if other.path == use.path else f", as {other.path},"
     return Conflict(
-        f"volume {use.volume!r}: {use.path} {what} volume {other.volume!r} of {who}",
+        f"volume {use.volume!r}: {use.path} {what}{name} by volume {other.volume!r} of {who}",
         hint="delete that instance first, or set shareable on both disks",
     )

@@ -50,7 +50,8 @@ class Instances(InstanceServiceServicer):
         given = request.WhichOneof("manifest")
         vmi, positions = await asyncio.to_thread(manifest.instance, request, given)
         try:
-            changed = await self._agent.update_instance(vmi, dry_run=request.dry_run)
+            beside = convert.companions(request.companions)
+            changed = await self._agent.update_instance(vmi, beside, dry_run=request.dry_run)
         except InvalidSpec as error:
             raise await asyncio.to_thread(manifest.placed, error, positions) from error
         return pb.UpdateInstanceResponse(instance=convert.struct(changed))

@@ -19,6 +19,7 @@ from launcher.api.node import Node
 from launcher.api.peer import Peer
 from launcher.api.reflection import add_reflection
 from launcher.api.streams import Streams
+from launcher.api.volumes import Volumes
 from launcher.errors import Conflict, LauncherError
 from launcher.host.config import Listen, Tls
 from launcher.host.logging import get
@@ -32,6 +33,7 @@ from launcher.v1 import (
     node_pb2,
     peer_pb2,
     streams_pb2,
+    volumes_pb2,
 )
 from launcher.v1.backups_pb2_grpc import add_BackupServiceServicer_to_server
 from launcher.v1.instances_pb2_grpc import add_InstanceServiceServicer_to_server
@@ -40,6 +42,7 @@ from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_serv
 from launcher.v1.node_pb2_grpc import add_NodeServiceServicer_to_server
 from launcher.v1.peer_pb2_grpc import add_PeerServiceServicer_to_server
 from launcher.v1.streams_pb2_grpc import add_StreamServiceServicer_to_server
+from launcher.v1.volumes_pb2_grpc import add_VolumeServiceServicer_to_server
 
 log = get(__name__)
 
@@ -53,6 +56,7 @@ SERVICES = tuple(
         node_pb2,
         peer_pb2,
         streams_pb2,
+        volumes_pb2,
     )
     for service in module.DESCRIPTOR.services_by_name.values()
 )
@@ -102,6 +106,7 @@ class ApiServer:
         add_NodeServiceServicer_to_server(Node(self._agent), server)
         add_PeerServiceServicer_to_server(Peer(self._agent), server)
         add_StreamServiceServicer_to_server(Streams(self._agent), server)
+        add_VolumeServiceServicer_to_server(Volumes(self._agent), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         add_reflection(server, (*SERVICES, health.SERVICE_NAME))
         try:

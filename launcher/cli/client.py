@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from launcher.cli.backup_client import Backups
+from launcher.cli.client_volumes import Volumes
 from launcher.cli.streams import Streams
 from launcher.cli.transport import Transport
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, options
@@ -74,11 +75,16 @@ class Instances:
         return to_plain(self._transport.call(self._stub.CreateInstance, request).instance)
 
     def update(
-        self, manifest: str | Mapping[str, Any], *, namespace: str = "", dry_run: bool = False
+        self,
+        manifest: str | Mapping[str, Any],
+        companions: types_pb2.Companions | None = None,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
     ) -> Object:
-        """Change sockets and memory of a running instance to what its manifest says now."""
+        """Change a running instance to what its manifest says now."""
         request = instances_pb2.UpdateInstanceRequest(
-            text=_text(manifest), namespace=namespace, dry_run=dry_run
+            text=_text(manifest), namespace=namespace, companions=companions, dry_run=dry_run
         )
         return to_plain(self._transport.call(self._stub.UpdateInstance, request).instance)
 
@@ -291,6 +297,7 @@ class Client:
         self.launch_security = LaunchSecurity(self._channel, self._transport)
         self.streams = Streams(self._channel, target)
         self.backups = Backups(self._channel, self._transport)
+        self.volumes = Volumes(self._channel, self._transport)
 
     def node(self) -> node_pb2.Node:
         """The node."""

@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "get": ("launcher.cli.commands.get", "get", "Show instances (vmi) or migrations (vmim)."),
     "describe": ("launcher.cli.commands.describe", "describe", "Show everything about one object."),
     "set": ("launcher.cli.commands.set", "set_", "Change vCPUs and memory of a running instance."),
+    "addvolume": ("launcher.cli.commands.volume", "addvolume", "Plug a volume into a running instance."),
+    "removevolume": ("launcher.cli.commands.volume", "removevolume", "Unplug a volume again."),
     "delete": ("launcher.cli.commands.delete", "delete", "Stop and remove an instance."),
     "pause": ("launcher.cli.commands.power", "pause", "Freeze an instance."),
     "unpause": ("launcher.cli.commands.power", "unpause", "Let a paused instance go on."),

@@ -78,7 +78,7 @@ _BEHIND = "launcher.plan.masquerade"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
 _TAG = "written into no metadata of the guest yet"
-_CLAIMS = "the claim is used; whether it may be unplugged is not looked at"
+_UNPLUG = "whether the volume may be unplugged although the guest booted with it"
 
 INSTANCE: tuple[Declaration, ...] = (
     _passed("spec.affinity", "a scheduler places the instance"),
@@ -191,8 +191,8 @@ INSTANCE: tuple[Declaration, ...] = (
     _enforced("spec.volumes[].serviceAccount.serviceAccountName", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].sysprep.secret", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].sysprep.configMap", _MEDIA, _CONTENT),
-    _not_yet("spec.volumes[].dataVolume.hotpluggable", _CLAIMS),
-    _not_yet("spec.volumes[].persistentVolumeClaim.hotpluggable", _CLAIMS),
+    _enforced("spec.volumes[].dataVolume.hotpluggable", "launcher.agent.update_volumes", _UNPLUG),
+    _enforced("spec.volumes[].persistentVolumeClaim.hotpluggable", "launcher.agent.update_volumes", _UNPLUG),
     _not_yet("spec.volumes[].persistentVolumeClaim.readOnly", "what the disk says decides"),
     _enforced("spec.volumes[].memoryDump.claimName", _DUMPS, "where launcherctl memory-dump puts a dump"),
     _not_yet("spec.volumes[].memoryDump.hotpluggable", "a dump needs no volume to be plugged"),

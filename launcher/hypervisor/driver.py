@@ -8,6 +8,7 @@ from typing import Final
 
 from launcher.hypervisor.agent import AgentCalls
 from launcher.hypervisor.backup import BackupCalls
+from launcher.hypervisor.blocks import BlockCalls
 from launcher.hypervisor.calls import Calls
 from launcher.hypervisor.domains import DomainCalls
 from launcher.hypervisor.hardware import HardwareCalls
@@ -22,7 +23,15 @@ MIGRATION_THREADS: Final = 8
 
 
 class LibvirtHypervisor(
-    DomainCalls, HardwareCalls, JobCalls, HostCalls, LaunchCalls, UsageCalls, AgentCalls, BackupCalls
+    DomainCalls,
+    HardwareCalls,
+    BlockCalls,
+    JobCalls,
+    HostCalls,
+    LaunchCalls,
+    UsageCalls,
+    AgentCalls,
+    BackupCalls,
 ):
     """The libvirtd at ``uri``, for use from one event loop.
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import libvirt
 
+from launcher.hypervisor import translate
 from launcher.hypervisor.calls import Calls, LaneName
 
 PLUG_TIMEOUT_S: Final = 60.0
@@ -63,8 +64,11 @@ class HardwareCalls:
         await self._device(uuid, lambda domain, scope: domain.updateDeviceFlags(xml, scope), "update")
 
     async def detach_device(self, uuid: str, xml: str) -> None:
-        """Ask the guest to give a device back; it is gone when libvirt no longer lists it."""
-        await self._device(uuid, lambda domain, scope: domain.detachDeviceFlags(xml, scope), "detach")
+        """Ask the guest to give a device back; it is gone when libvirt no longer lists it.
+
+        One that is gone already is a success.
+        """
+        await self._device(uuid, lambda domain, _: _detach(domain, xml), "detach")
 
     async def _device(self, uuid: str, call: Callable[[libvirt.virDomain, int], object], verb: str) -> None:
         await self._calls.on_domain(
@@ -74,6 +78,22 @@ class HardwareCalls:
             lane=LaneName.CHANGE,
             timeout_s=PLUG_TIMEOUT_S,
         )
+
+
+def _detach(domain: libvirt.virDomain, xml: str) -> None:
+    """First from the definition, then from the guest. In one call a device that left the definition the first
+    time, while the guest kept it, could not be asked for a second time."""
+    for wanted, flag in (
+        (domain.isPersistent(), libvirt.VIR_DOMAIN_AFFECT_CONFIG),
+        (domain.isActive(), libvirt.VIR_DOMAIN_AFFECT_LIVE),
+    ):
+        if not wanted:
+            continue
+        try:
+            domain.detachDeviceFlags(xml, flag)
+        except libvirt.libvirtError as error:
+            if not translate.is_missing_device(error):
+                raise
 
 
 def _scope(domain: libvirt.virDomain) -> int:

@@ -326,7 +326,18 @@ class Hypervisor(Protocol):
 
     async def attach_device(self, uuid: str, xml: str) -> None: ...
     async def update_device(self, uuid: str, xml: str) -> None: ...
-    async def detach_device(self, uuid: str, xml: str) -> None: ...
+    async def detach_device(self, uuid: str, xml: str) -> None:
+        """Ask the guest for a device; asking again, or for one that is gone, is a success."""
+
+    async def disk_size(self, uuid: str, target: str) -> int:
+        """Bytes that the guest sees of the disk ``target`` (``vda`` …)."""
+
+    async def resize_disk(self, uuid: str, target: str, size: int) -> None:
+        """Let the guest see ``size`` bytes of the disk; an image file grows with it."""
+
+    async def disk_errors(self, uuid: str) -> dict[str, str]:
+        """Disks with an I/O error by target: ``no-space`` or ``unspecified``."""
+
     async def sev_platform(self) -> SevPlatform: ...
     async def sev_measurement(self, uuid: str) -> SevMeasurement: ...
     async def inject_sev_secret(self, uuid: str, *, header: str, secret: str) -> None:

@@ -111,6 +111,10 @@ JOB_OPERATIONS: Final = table(
     " SNAPSHOT_DELETE",
 )
 IO_ERROR_ACTIONS: Final = table("VIR_DOMAIN_EVENT_IO_ERROR_", "NONE PAUSE REPORT")
+DISK_ERRORS: Final = {
+    number: "unspecified" if name == "unspec" else name
+    for number, name in table("VIR_DOMAIN_DISK_ERROR_", "NONE UNSPEC NO_SPACE").items()
+}
 WATCHDOG_ACTIONS: Final = table(
     "VIR_DOMAIN_EVENT_WATCHDOG_", "NONE PAUSE RESET POWEROFF SHUTDOWN DEBUG INJECTNMI"
 )
@@ -204,6 +208,7 @@ _ABORTED: Final = _symbols("VIR_ERR_", "OPERATION_ABORTED")
 _UNSAFE: Final = _symbols("VIR_ERR_", "MIGRATE_UNSAFE")
 _NOT_SUPPORTED: Final = _symbols("VIR_ERR_", "NO_SUPPORT")
 _NOT_RUNNING: Final = _symbols("VIR_ERR_", "OPERATION_INVALID")
+_MISSING_DEVICE: Final = _symbols("VIR_ERR_", "DEVICE_MISSING")
 _CANNOT_RUN: Final = _symbols("VIR_ERR_", "CPU_INCOMPATIBLE CONFIG_UNSUPPORTED INVALID_ARG")
 _NO_SUCH_VIRT_TYPE: Final = _symbols("VIR_ERR_", "INVALID_ARG CONFIG_UNSUPPORTED")
 
@@ -216,6 +221,11 @@ def is_unsupported(error: libvirt.libvirtError) -> bool:
 def is_not_running(error: libvirt.libvirtError) -> bool:
     """True if the call needs a running domain (or another state) and this one is not."""
     return error.get_error_code() in _NOT_RUNNING
+
+
+def is_missing_device(error: libvirt.libvirtError) -> bool:
+    """True if the domain has no such device (any more)."""
+    return error.get_error_code() in _MISSING_DEVICE
 
 
 def is_no_such_virt_type(error: libvirt.libvirtError) -> bool:

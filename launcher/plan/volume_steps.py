@@ -40,7 +40,7 @@ def plan_steps(context: PlanContext, devices: DevicesPlan) -> tuple[AnyStep, ...
         step
         for volume in context.vmi.spec.volumes
         if volume.name in used
-        for step in _volume_steps(context, volume)
+        for step in volume_steps(context, volume)
     ]
     directories = [
         MakeDirectory(owner=owner, path=context.paths.state),
@@ -53,7 +53,8 @@ def plan_steps(context: PlanContext, devices: DevicesPlan) -> tuple[AnyStep, ...
     return (*directories, *images, *_shares(context, devices), *network_steps(context, devices))
 
 
-def _volume_steps(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
+def volume_steps(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
+    """What one volume needs to be a disk, in the order of making."""
     if volume.container_disk is not None:
         yield from _container_disk(context, volume)
     elif volume.empty_disk is not None:
@@ -125,8 +126,8 @@ def _claim(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
     if place is None:
         return
     owner, (source, _) = context.allocations.uid, claim_source(context, volume)
-    directory = source.path != place.path
-    if directory and place.capacity >= MIB and volume.ephemeral is None:
+    image = not source.block and not source.path.endswith(".iso")
+    if image and place.capacity >= MIB and volume.ephemeral is None:
         yield CreateImage(
             owner=owner,
             volume=volume.name,

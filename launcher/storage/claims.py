@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from pathlib import Path
 
 from launcher.errors import StorageError
 from launcher.plan.steps import RequireFile
+from launcher.storage.problems import told
 from launcher.units import human_bytes
 
 
@@ -23,19 +23,20 @@ def require_file(step: RequireFile) -> None:
     try:
         mode = path.stat().st_mode
         if step.block and not stat.S_ISBLK(mode):
-            raise StorageError(step.volume, f"{path} is not a block device")
+            raise StorageError(step.volume, f"{path} is not a block device", problem="VolumeInvalid")
         if not step.block and not stat.S_ISREG(mode):
-            raise StorageError(step.volume, f"{path} is not a regular file")
+            raise StorageError(step.volume, f"{path} is not a regular file", problem="VolumeInvalid")
         size = _size(path)
     except OSError as error:
-        raise StorageError(step.volume, f"{path}: {error.strerror}", hint=_hint(error)) from error
+        raise told(step.volume, path, error) from error
     if size == 0:
-        raise StorageError(step.volume, f"{path} is empty")
+        raise StorageError(step.volume, f"{path} is empty", problem="VolumeTooSmall")
     if size < step.min_size:
         raise StorageError(
             step.volume,
             f"{path} has {human_bytes(size)}, and the claim says {human_bytes(step.min_size)}",
             hint="hand in the capacity that the device has",
+            problem="VolumeTooSmall",
         )
 
 
@@ -45,11 +46,3 @@ def _size(path: Path) -> int:
         return os.lseek(descriptor, 0, os.SEEK_END)  # of a device, too
     finally:
         os.close(descriptor)
-
-
-def _hint(error: OSError) -> str:
-    if error.errno == errno.ENOENT:
-        return "the instance starts when it is there"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "the instance starts when the agent may read it"
-    return ""

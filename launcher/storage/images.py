@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from launcher.host.logging import get
 from launcher.host.run import run
 from launcher.plan.steps import CreateImage
 from launcher.storage.limits import PROBE_LIMITS, PROBE_TIMEOUT_S
+from launcher.storage.problems import problem, told
 from launcher.units import MIB, human_bytes
 
 log = get(__name__)
@@ -144,19 +146,21 @@ async def _create(step: CreateImage, path: Path) -> None:
         argv += ["-b", step.backing_path, "-F", actual]
     argv.append(str(partial))
     if step.size is not None:
-        argv.append(str(_fitting(step, path, 0) if step.fit else step.size))
+        argv.append(str(fitting(step, path, 0) if step.fit else step.size))
     try:
         partial.unlink(missing_ok=True)
         await run(argv, timeout_s=_CREATE_TIMEOUT_S)
         os.replace(partial, path)  # noqa: PTH105 - atomic by intent
     except (CommandFailed, TimedOut, OSError) as error:
-        raise StorageError(step.volume, f"cannot create {path}: {_why(error)}") from error
+        raise StorageError(
+            step.volume, f"cannot create {path}: {_why(error)}", problem=_problem(error)
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
 async def _grow(step: CreateImage, path: Path, size: int) -> None:
-    target = _fitting(step, path, size)
+    target = fitting(step, path, size)
     if target <= size:
         return
     preallocation = "falloc" if step.preallocate else "off"
@@ -168,7 +172,9 @@ async def _grow(step: CreateImage, path: Path, size: int) -> None:
             # Somebody runs on it (a migration comes, or it is shared): it grows when it is at rest.
             log.info("an image in use is not made larger", volume=step.volume, path=str(path))
             return
-        raise StorageError(step.volume, f"cannot make {path} larger: {_why(error)}") from error
+        raise StorageError(
+            step.volume, f"cannot make {path} larger: {_why(error)}", problem=_problem(error)
+        ) from error
     except TimedOut as error:
         raise StorageError(step.volume, f"cannot make {path} larger: {_why(error)}") from error
 
@@ -176,23 +182,28 @@ async def _grow(step: CreateImage, path: Path, size: int) -> None:
 def _size_there(step: CreateImage, path: Path) -> int | None:
     """Size of the file in bytes; None when it is to be made. A link is not followed."""
     if step.keep and not path.parent.is_dir():
-        raise StorageError(step.volume, f"the directory {path.parent} does not exist")
+        hint = "the guest gets it when it is there"
+        raise StorageError(
+            step.volume, f"the directory {path.parent} does not exist", hint=hint, problem="VolumeNotFound"
+        )
     try:
         seen = path.lstat()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError(step.volume, f"{path}: {error.strerror}") from error
+        raise told(step.volume, path, error) from error
     if step.keep and not path.is_file():
-        raise StorageError(step.volume, f"{path} is not a regular file")
+        raise StorageError(step.volume, f"{path} is not a regular file", problem="VolumeInvalid")
     if path.is_symlink():
         raise StorageError(step.volume, f"{path} is a link; the file itself must be named")
     if step.keep and seen.st_size == 0:
-        raise StorageError(step.volume, f"{path} is empty", hint="remove it, and it is made")
+        raise StorageError(
+            step.volume, f"{path} is empty", hint="remove it, and it is made", problem="VolumeTooSmall"
+        )
     return seen.st_size
 
 
-def _fitting(step: CreateImage, path: Path, present: int) -> int:
+def fitting(step: CreateImage, path: Path, present: int) -> int:
     """``step.size``, or what the file system has when that is nearly as much; whole MiB."""
     wanted = step.size or 0
     system = os.statvfs(path.parent)
@@ -208,8 +219,15 @@ def _fitting(step: CreateImage, path: Path, present: int) -> int:
             step.volume,
             f"{path.parent} has {human_bytes(available)} left, and {human_bytes(wanted)} are asked for",
             hint="give it more room or ask for less",
+            problem="VolumeFull",
         )
     return usable
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return problem(error.errno)
+    return "VolumeFull" if os.strerror(errno.ENOSPC) in _why(error) else ""
 
 
 def _why(error: Exception) -> str:

@@ -8,11 +8,11 @@ import os
 import stat
 from pathlib import Path
 
-from launcher.errors import StorageError
 from launcher.plan.devices.model import BlockSizes, DevicesPlan, DiskPlan, DiskSource
 from launcher.plan.devices.observed import Observed
 from launcher.storage.block_sizes import block_sizes
 from launcher.storage.images import probe_format
+from launcher.storage.problems import told
 
 
 def observe(devices: DevicesPlan) -> dict[str, Observed]:
@@ -54,7 +54,7 @@ def _direct(volume: str, path: str) -> bool:
     except OSError as error:
         if error.errno == errno.EINVAL:
             return False
-        raise StorageError(volume, f"{path} cannot be opened: {error.strerror}") from error
+        raise told(volume, path, error, what="cannot be opened") from error
     return True
 
 

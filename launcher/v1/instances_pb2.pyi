@@ -91,6 +91,7 @@ class UpdateInstanceRequest(_message.Message):
     OBJECT_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    COMPANIONS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """YAML or JSON. Findings carry line and column."""
     namespace: _builtins.str
@@ -101,6 +102,10 @@ class UpdateInstanceRequest(_message.Message):
     def object(self) -> _struct_pb2.Struct:
         """The object itself. Integral numbers are taken as integers."""
 
+    @_builtins.property
+    def companions(self) -> _types_pb2.Companions:
+        """Claims of new volumes; or those that are in use with another capacity, which lets their disks grow."""
+
     def __init__(
         self,
         *,
@@ -108,10 +113,11 @@ class UpdateInstanceRequest(_message.Message):
         object: _struct_pb2.Struct | None = ...,
         namespace: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        companions: _types_pb2.Companions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "object", b"object", "text", b"text"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["companions", b"companions", "manifest", b"manifest", "object", b"object", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "manifest", b"manifest", "namespace", b"namespace", "object", b"object", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["companions", b"companions", "dry_run", b"dry_run", "manifest", b"manifest", "namespace", b"namespace", "object", b"object", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_manifest: _TypeAlias = _typing.Literal["text", "object"]  # noqa: Y015
     _WhichOneofArgType_manifest: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015

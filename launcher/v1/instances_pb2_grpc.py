@@ -131,8 +131,9 @@ class InstanceServiceServicer:
 
     def UpdateInstance(self, request, context):
         """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
-        bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
-        conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
+        bridged ones may come, and leave when they are absent. Volumes may come as disks and leave again, and what is in a
+        CD-ROM drive may change, see VolumeService. Nothing else. Returns when that is recorded; the conditions
+        HotVCPUChange, HotMemoryChange, HotInterfaceChange and HotVolumeChange hold until it is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

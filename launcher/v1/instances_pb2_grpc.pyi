@@ -46,8 +46,9 @@ class InstanceServiceStub:
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
     UpdateInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]
     """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
-    bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
-    conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
+    bridged ones may come, and leave when they are absent. Volumes may come as disks and leave again, and what is in a
+    CD-ROM drive may change, see VolumeService. Nothing else. Returns when that is recorded; the conditions
+    HotVCPUChange, HotMemoryChange, HotInterfaceChange and HotVolumeChange hold until it is done.
     """
     DeleteInstance: _grpc.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
@@ -77,8 +78,9 @@ class InstanceServiceAsyncStub(InstanceServiceStub):
     """ADDED for each present instance, one BOOKMARK, then every change; none is missed."""
     UpdateInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.UpdateInstanceRequest, _instances_pb2.UpdateInstanceResponse]  # type: ignore[assignment]
     """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
-    bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
-    conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
+    bridged ones may come, and leave when they are absent. Volumes may come as disks and leave again, and what is in a
+    CD-ROM drive may change, see VolumeService. Nothing else. Returns when that is recorded; the conditions
+    HotVCPUChange, HotMemoryChange, HotInterfaceChange and HotVolumeChange hold until it is done.
     """
     DeleteInstance: _aio.UnaryUnaryMultiCallable[_instances_pb2.DeleteInstanceRequest, _instances_pb2.DeleteInstanceResponse]  # type: ignore[assignment]
     """Begin to stop and remove an instance; returns at once, watch for DELETED."""
@@ -135,8 +137,9 @@ class InstanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_instances_pb2.UpdateInstanceResponse, _abc.Awaitable[_instances_pb2.UpdateInstanceResponse]]:
         """Change a running instance: spec.domain.cpu.sockets, spec.domain.memory.guest, and of its interfaces their state;
-        bridged ones may come, and leave when they are absent. Nothing else. Returns when that is recorded; the
-        conditions HotVCPUChange, HotMemoryChange and HotInterfaceChange hold until it is done.
+        bridged ones may come, and leave when they are absent. Volumes may come as disks and leave again, and what is in a
+        CD-ROM drive may change, see VolumeService. Nothing else. Returns when that is recorded; the conditions
+        HotVCPUChange, HotMemoryChange, HotInterfaceChange and HotVolumeChange hold until it is done.
         """
 
     @_abc_1.abstractmethod

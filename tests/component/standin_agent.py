@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from standin_backups import StandInBackups
 
 from launcher.agent.port import (
+    AddedVolume,
     Companions,
     EventType,
     InterfaceTraffic,
@@ -138,7 +139,43 @@ class StandInAgent:
             self.put(created, EventType.ADDED)
         return created
 
-    async def update_instance(self, manifest: VMI, *, dry_run: bool = False) -> VMI:
+    async def add_volume(
+        self,
+        namespace: str,
+        name: str,
+        options: AddedVolume,
+        companions: Companions,
+        *,
+        dry_run: bool = False,
+    ) -> VMI:
+        old = await self.get_instance(namespace, name)
+        self.companions[namespace, name] = companions
+        devices = old.spec.domain.devices
+        disks = (*devices.disks, options.disk) if options.disk is not None else devices.disks
+        domain = replace(old.spec.domain, devices=replace(devices, disks=disks))
+        volumes = (*old.spec.volumes, options.volume)
+        changed = replace(old, spec=replace(old.spec, domain=domain, volumes=volumes))
+        if not dry_run:
+            self.put(changed)
+        return changed
+
+    async def remove_volume(self, namespace: str, name: str, volume: str, *, dry_run: bool = False) -> VMI:
+        old = await self.get_instance(namespace, name)
+        kept = tuple(entry for entry in old.spec.volumes if entry.name != volume)
+        if kept == old.spec.volumes:
+            raise NotFound("volume", volume)
+        changed = replace(old, spec=replace(old.spec, volumes=kept))
+        if not dry_run:
+            self.put(changed)
+        return changed
+
+    async def update_instance(
+        self,
+        manifest: VMI,
+        companions: Companions = Companions(),  # noqa: B008 - frozen
+        *,
+        dry_run: bool = False,
+    ) -> VMI:
         metadata = manifest.metadata or ObjectMeta()
         key = (metadata.namespace or "default", metadata.name or "")
         old = await self.get_instance(*key)

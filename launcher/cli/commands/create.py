@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from launcher.cli import exits, table
+from launcher.cli.claims import claim_binding
 from launcher.cli.documents import Document, keyed_data, read, split, token_account
 from launcher.cli.session import asked_namespace, current, file_option, namespace_option
 from launcher.errors import InvalidRequest, InvalidSpec, Violation
-from launcher.spec.quantity import Quantity
 
 if TYPE_CHECKING:
     from launcher.cli.client import Client, Object
-    from launcher.v1.types_pb2 import ClaimBinding, Companions
+    from launcher.v1.types_pb2 import Companions
 
 
 @click.command(short_help="Create an instance or migration from a file.")
@@ -108,37 +108,6 @@ def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Compani
     return companions
 
 
-def claim_binding(text: str) -> ClaimBinding:
-    """Read ``NAME=PATH[,block][,shared][,preallocated][,capacity=SIZE]``.
-
-    Raises:
-        InvalidRequest: it is not of that form.
-    """
-    from launcher.v1.types_pb2 import ClaimBinding
-
-    name, _, rest = text.partition("=")
-    path, *flags = rest.split(",")
-    if not name or not path.startswith("/"):
-        raise _invalid(text, "must be NAME=PATH with an absolute path")
-    binding = ClaimBinding(claim=name, path=path)
-    for flag in flags:
-        key, _, value = flag.partition("=")
-        if key == "block" and not value:
-            binding.block = True
-        elif key == "shared" and not value:
-            binding.shared = True
-        elif key == "preallocated" and not value:
-            binding.preallocated = True
-        elif key == "capacity":
-            try:
-                binding.capacity = Quantity(value).bytes_floor()
-            except ValueError as error:
-                raise _invalid(text, f"capacity: {error}") from error
-        else:
-            raise _invalid(text, f"{flag!r} is none of block, shared, preallocated, capacity=SIZE")
-    return binding
-
-
 def _attach(companions: Companions, text: str) -> None:
     """Read ``NETWORK=NETNS:LINK``; raises InvalidRequest."""
     name, _, rest = text.partition("=")
@@ -149,5 +118,5 @@ def _attach(companions: Companions, text: str) -> None:
     companions.attachments[name].interface = link
 
 
-def _invalid(value: str, message: str, *, option: str = "--claim") -> InvalidRequest:
+def _invalid(value: str, message: str, *, option: str) -> InvalidRequest:
     return InvalidRequest([Violation(field=option, type="FieldValueInvalid", value=value, message=message)])

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from launcher.cli import exits
-from launcher.cli.commands.create import claim_binding
+from launcher.cli.claims import claim_binding
 from launcher.cli.resource import vmi_arguments
 from launcher.cli.session import current, namespace_option
 from launcher.errors import TimedOut

@@ -145,13 +145,11 @@ def test_everything_else_is_named_path_by_path() -> None:
     text = sockets(9, memory="{guest: 9Gi}", more="chassis: {manufacturer: Other}").replace(
         "metadata: {", "metadata: {labels: {a: b}, "
     )
-    text = text.replace(
-        "spec:\n", "spec:\n  hostname: other\n  volumes: [{name: v, emptyDisk: {capacity: 1Gi}}]\n"
-    )
+    text = text.replace("spec:\n", "spec:\n  hostname: other\n  volumes: [{name: v, configMap: {name: c}}]\n")
     assert set(refused(record, text)) == {
         "metadata.labels[a]",
         "spec.hostname",
-        "spec.volumes",
+        "spec.volumes[0]",
         "spec.domain.chassis.manufacturer",
         "spec.domain.cpu.sockets",
         "spec.domain.memory.guest",

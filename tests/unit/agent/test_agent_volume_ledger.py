@@ -93,12 +93,22 @@ def test_what_ended_or_moved_away_holds_nothing(make_record: MakeRecord) -> None
 )
 def test_an_error_of_a_start_names_its_volume(make_record: MakeRecord, text: str, says: str) -> None:
     plan = with_disk(make_record, disk("/d/x.img")).plan
-    found = explained(HypervisorError(text), plan)
+    found = explained(HypervisorError(text), plan.devices)
     assert isinstance(found, StorageError)
     assert found.volume == "v"
     assert says in found.message
 
 
+def test_a_lock_of_a_file_that_is_not_named_is_that_of_the_plugged_disk(make_record: MakeRecord) -> None:
+    devices = with_disk(make_record, disk("/d/x.img")).plan.devices
+    text = "internal error: unable to execute QEMU command 'blockdev-add': Failed to get \"write\" lock"
+    found = explained(HypervisorError(text), devices, devices.disks[0])
+    assert isinstance(found, StorageError)
+    assert (found.volume, found.problem) == ("v", "VolumeLocked")
+    other = HypervisorError("internal error: no more slots")
+    assert explained(other, devices, devices.disks[0]) is other
+
+
 def test_an_error_about_no_volume_stays(make_record: MakeRecord) -> None:
     error = HypervisorError("internal error: no such machine")
-    assert explained(error, with_disk(make_record, disk("/d/x.img")).plan) is error
+    assert explained(error, with_disk(make_record, disk("/d/x.img")).plan.devices) is error

@@ -159,7 +159,32 @@ def test_a_host_disk_is_where_the_user_says() -> None:
             {"c": {"path": "/claims/c/"}},
             [RequireFile(owner=UID, volume="v", path="/claims/c/disk.img")],
         ),
-        ("dataVolume: {name: c}", FILE, [RequireFile(owner=UID, volume="v", path="/claims/c.img")]),
+        (
+            "dataVolume: {name: c}",
+            FILE,
+            [
+                CreateImage(
+                    owner=UID,
+                    volume="v",
+                    path="/claims/c.img",
+                    format="raw",
+                    size=10 * MIB,
+                    keep=True,
+                    grow=True,
+                    fit=True,
+                )
+            ],
+        ),
+        (
+            "dataVolume: {name: c}",
+            {"c": {"path": "/claims/c.img"}},
+            [RequireFile(owner=UID, volume="v", path="/claims/c.img")],
+        ),
+        (
+            "dataVolume: {name: c}",
+            {"c": {"path": "/claims/c.iso", "capacity": 10 * MIB}},
+            [RequireFile(owner=UID, volume="v", path="/claims/c.iso")],
+        ),
         (
             "dataVolume: {name: c}",
             {"c": {**BLOCK["c"], "capacity": MIB}},

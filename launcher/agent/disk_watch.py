@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the volumes of a guest that runs: their sizes, and what an I/O error is about. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
+
+from launcher.agent.growth import DiskSize, growing
+from launcher.agent.io_errors import NO_SPACE, Trouble
+from launcher.agent.records import InstanceRecord
+from launcher.agent.resources import Resources
+from launcher.domain.read import DomainView
+from launcher.errors import HypervisorUnavailable, LauncherError
+from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
+
+T = TypeVar("T")
+PROBE_TIMEOUT_S = 10.0
+"""Storage that does not answer that long has not come back."""
+_SILENT = "its storage does not answer"
+
+
+class _OneAtATime(Generic[T]):
+    """Looks that may hang (a server that is away): the next one begins only when the last one ended."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[T] | None = None
+
+    async def run(self, look: Coroutine[Any, Any, T]) -> T | None:
+        """What ``look`` found; None: it, or an earlier one, has not ended in time."""
+        if self._task is None:
+            self._task = asyncio.create_task(look, name="look at volumes")
+        else:
+            look.close()
+        done, _ = await asyncio.wait({self._task}, timeout=PROBE_TIMEOUT_S)
+        if not done:
+            return None
+        task, self._task = self._task, None
+        return task.result()
+
+
+class DiskWatch:
+    """The volumes of one instance. What it remembers, a restart may forget."""
+
+    def __init__(self, hypervisor: Hypervisor, resources: Resources) -> None:
+        self._hypervisor = hypervisor
+        self._resources = resources
+        self._guest: dict[str, int] = {}
+        self._measuring = _OneAtATime[tuple[DiskSize, ...]]()
+        self._probing = _OneAtATime[tuple[Trouble, ...]]()
+        self.sizes: tuple[DiskSize, ...] = ()
+        self.troubles: tuple[Trouble, ...] = ()
+
+    def forget(self, name: str) -> None:
+        """Ask libvirt again how large the guest sees the disk."""
+        self._guest.pop(name, None)
+
+    async def look(
+        self, record: InstanceRecord, observed: DomainRecord | None, live: DomainView | None
+    ) -> None:
+        """Look at all volumes; ``observed`` is the domain if a QEMU runs.
+
+        Raises:
+            HypervisorUnavailable: there is no connection to libvirt.
+        """
+        if observed is None or record.incoming or record.outgoing:
+            self._guest.clear()
+            self.sizes, self.troubles = (), ()
+            return
+        try:
+            if growing(record):
+                self.sizes = await self._measuring.run(self._measure(record, live)) or self.sizes
+            paused = observed.state is DomainState.PAUSED and observed.reason == "ioerror"
+            self.troubles = await self._probe(record) if paused else ()
+        except HypervisorUnavailable:
+            raise
+        except (LauncherError, TimeoutError):
+            return  # What is wrong shows when the guest uses it, and at the next look.
+
+    async def _measure(self, record: InstanceRecord, live: DomainView | None) -> tuple[DiskSize, ...]:
+        found, uuid = [], record.plan.identity.uuid
+        there = {disk.alias for disk in live.disks} if live is not None else None
+        for disk, step in growing(record):
+            if disk.source is None or (there is not None and disk.name not in there):
+                self.forget(disk.name)
+                continue
+            possible, short = await self._resources.possible_size(disk.source.path, step)
+            if disk.name not in self._guest:
+                self._guest[disk.name] = await self._hypervisor.disk_size(uuid, disk.target)
+            size = self._guest[disk.name]
+            found.append(DiskSize(name=disk.name, guest=size, possible=possible, short=short))
+        return tuple(found)
+
+    async def _probe(self, record: InstanceRecord) -> tuple[Trouble, ...]:
+        found = await self._probing.run(self._examine(record))
+        if found is not None:
+            return found
+        named = self.troubles or (Trouble(name="", path="", kind=""),)
+        return tuple(Trouble(name=t.name, path=t.path, kind=t.kind, still=_SILENT) for t in named)
+
+    async def _examine(self, record: InstanceRecord) -> tuple[Trouble, ...]:
+        errors = await self._hypervisor.disk_errors(record.plan.identity.uuid)
+        found = []
+        for disk in (*record.plan.devices.disks, *(entry.disk for entry in record.leaving)):
+            kind = errors.get(disk.target)
+            if kind is None or disk.source is None:
+                continue
+            path, block = disk.source.path, disk.source.block
+            still = await self._resources.fault(path, block=block, room=kind == NO_SPACE)
+            found.append(Trouble(name=disk.name, path=path, kind=kind, still=still))
+        return tuple(found)
