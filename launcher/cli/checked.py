@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A manifest file read and checked without an agent: what validate, translate and plan share."""
+"""A manifest file read and checked without an agent: what validate, translate, plan and explain share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from launcher.cli import exits
 from launcher.cli.documents import read, split
 from launcher.errors import InvalidSpec, Violation
 from launcher.spec.load import LoadedObject, load_manifests
 from launcher.spec.model import VirtualMachineInstance
-from launcher.spec.positions import with_positions
+from launcher.spec.positions import NOWHERE, with_positions
 from launcher.spec.rules import check
 
 _BESIDE = ("Secret", "ConfigMap")
+
+Made = TypeVar("Made")
 
 
 def load_checked(file: str) -> tuple[LoadedObject, ...]:
@@ -53,3 +61,22 @@ def load_instance(file: str) -> tuple[VirtualMachineInstance, LoadedObject]:
         message = f"must hold one VirtualMachineInstance, not {len(instances)}"
         raise InvalidSpec([Violation(field="", type="FieldValueInvalid", message=message)])
     return instances[0]
+
+
+def made_of(file: str, make: Callable[[VirtualMachineInstance], Made]) -> Made | None:
+    """What ``make`` makes of the one instance in ``file``; None when the instance is wrong: every error
+    was printed then, with its place.
+
+    Raises:
+        InvalidRequest: the file cannot be read.
+        HostUnsupported, Exhausted: as ``make`` does.
+    """
+    positions = NOWHERE
+    try:
+        vmi, loaded = load_instance(file)
+        positions = loaded.positions
+        return make(vmi)
+    except InvalidSpec as error:
+        placed = with_positions(error.violations, positions)
+        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+        return None

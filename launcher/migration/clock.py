@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a migration: one clock that never steps, for durations, and the time of day for people."""
+"""The time of a migration: a clock that never steps, for durations, and the time of day for people.
+
+Only the port: the agent hands in the clocks of the machine.
+"""
 
 from __future__ import annotations
 
-import datetime
-import time
 from typing import Protocol
 
 
@@ -16,15 +17,3 @@ class Clock(Protocol):
 
     def now(self) -> str:
         """The time of day, RFC 3339 in UTC, to the second."""
-
-
-class SystemClock:
-    """The host's clocks."""
-
-    def monotonic(self) -> float:
-        """See ``Clock``."""
-        return time.monotonic()
-
-    def now(self) -> str:
-        """See ``Clock``."""
-        return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

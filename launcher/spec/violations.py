@@ -162,17 +162,17 @@ def _printable(node: Scalar, path: FieldPath, findings: Findings) -> Any:
     return node.text
 
 
+def _quoted(node: Node, read: Callable[[Scalar], object]) -> str:
+    """What to add where only the quotes are too much."""
+    if type(node) is Scalar and node.kind == TEXT and read(Scalar(node.text, PLAIN)) is not None:
+        return "; write it without quotes"
+    return ""
+
+
 def _read_boolean(node: Node, path: FieldPath, findings: Findings) -> Any:
     flag = notation.boolean(node) if type(node) is Scalar else None
     if flag is None:
-        hint = ""
-        if (
-            type(node) is Scalar
-            and node.kind == TEXT
-            and notation.boolean(Scalar(node.text, PLAIN)) is not None
-        ):
-            hint = "; write it without quotes"
-        findings.wrong_type(path, node, "true or false", hint)
+        findings.wrong_type(path, node, "true or false", _quoted(node, notation.boolean))
         return ABSENT
     return flag
 
@@ -187,14 +187,7 @@ class _Integer:
     def __call__(self, node: Node, path: FieldPath, findings: Findings) -> Any:
         number = notation.integer(node) if type(node) is Scalar else None
         if number is None:
-            hint = ""
-            if (
-                type(node) is Scalar
-                and node.kind == TEXT
-                and notation.integer(Scalar(node.text, PLAIN)) is not None
-            ):
-                hint = "; write it without quotes"
-            findings.wrong_type(path, node, "a whole number", hint)
+            findings.wrong_type(path, node, "a whole number", _quoted(node, notation.integer))
             return ABSENT
         if not self._low <= number <= self._high:
             message = f"out of range; accepted are {self._low} to {self._high}"

@@ -12,11 +12,11 @@ import msgspec
 from hypervisor_guests import connected, dirtying, dirtying_xml, guest
 
 from launcher.errors import HypervisorUnavailable, NotFound
+from launcher.host.clock import SystemClock
 from launcher.hypervisor.driver import LibvirtHypervisor
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.lab.node import Node
 from launcher.migration.attempt import AttemptRecord, Material, Outgoing, encode
-from launcher.migration.clock import SystemClock
 from launcher.migration.compose import make_policy
 from launcher.migration.options import Options, Workload
 from launcher.migration.peer import PrepareRequest

@@ -10,9 +10,8 @@ import click
 
 from launcher.cli import exits
 from launcher.cli.assumed import assumed, host_options
-from launcher.cli.checked import load_instance
-from launcher.errors import InvalidRequest, InvalidSpec, Violation
-from launcher.spec.positions import NOWHERE, with_positions
+from launcher.cli.checked import made_of
+from launcher.errors import InvalidRequest, Violation
 
 # What may stand before a path, to name another kind than an instance.
 _KINDS = {
@@ -83,14 +82,8 @@ def _manifest(file: str, output: str, *, defaults: bool, host: dict[str, Any]) -
     from launcher.explain.report import as_data, as_text
     from launcher.explain.translation import node_translator
 
-    positions = NOWHERE
-    try:
-        vmi, loaded = load_instance(file)
-        positions = loaded.positions
-        found = provenance(vmi, node_translator(vmi, assume(vmi, **assumed(**host))))
-    except InvalidSpec as error:
-        placed = with_positions(error.violations, positions)
-        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+    found = made_of(file, lambda vmi: provenance(vmi, node_translator(vmi, assume(vmi, **assumed(**host)))))
+    if found is None:
         return exits.INVALID
     if output == "json":
         click.echo(_json(as_data(found, defaults=defaults)))
@@ -104,16 +97,12 @@ def _overhead(file: str, output: str, *, host: dict[str, Any]) -> int:
     from launcher.plan.overhead import added_overhead, memory_overhead
     from launcher.units import human_bytes
 
-    positions = NOWHERE
-    try:
-        vmi, loaded = load_instance(file)
-        positions = loaded.positions
-        plan = translate_plan(vmi, **assumed(**host))
-    except InvalidSpec as error:
-        placed = with_positions(error.violations, positions)
-        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+    found = made_of(
+        file,
+        lambda vmi: memory_overhead(translate_plan(vmi, **assumed(**host)), added=added_overhead(vmi)),
+    )
+    if found is None:
         return exits.INVALID
-    found = memory_overhead(plan, added=added_overhead(vmi))
     if output == "json":
         terms = [{"what": term.what, "bytes": term.size} for term in found.terms]
         click.echo(_json({"bytes": found.total, "terms": terms}))

@@ -10,10 +10,8 @@ import click
 
 from launcher.cli import exits, table
 from launcher.cli.assumed import assumed, host_options
-from launcher.cli.checked import load_instance
+from launcher.cli.checked import made_of
 from launcher.cli.session import file_option
-from launcher.errors import InvalidSpec
-from launcher.spec.positions import NOWHERE, with_positions
 
 
 @click.command(short_help="Print what a node would do (needs no agent).")
@@ -28,14 +26,9 @@ def plan(file: str, output: str, **host: Any) -> int:
     from launcher.domain.translate import translate_plan
     from launcher.plan.model import encode
 
-    positions = NOWHERE
-    try:
-        vmi, loaded = load_instance(file)
-        positions = loaded.positions
-        made = json.loads(encode(translate_plan(vmi, **assumed(**host))))
-    except InvalidSpec as error:
-        placed = with_positions(error.violations, positions)
-        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+    planned = made_of(file, lambda vmi: translate_plan(vmi, **assumed(**host)))
+    if planned is None:
         return exits.INVALID
+    made = json.loads(encode(planned))
     click.echo(table.to_yaml(made) if output == "yaml" else json.dumps(made, indent=2, ensure_ascii=False))
     return exits.OK

@@ -9,10 +9,8 @@ import click
 
 from launcher.cli import exits
 from launcher.cli.assumed import assumed, host_options
-from launcher.cli.checked import load_instance
+from launcher.cli.checked import made_of
 from launcher.cli.session import file_option
-from launcher.errors import InvalidSpec
-from launcher.spec.positions import NOWHERE, with_positions
 
 
 @click.command(short_help="Print the domain XML (needs no agent).")
@@ -26,14 +24,8 @@ def translate(file: str, **host: Any) -> int:
     """
     from launcher.domain.translate import translate as to_xml
 
-    positions = NOWHERE
-    try:
-        vmi, loaded = load_instance(file)
-        positions = loaded.positions
-        text = to_xml(vmi, **assumed(**host))
-    except InvalidSpec as error:
-        placed = with_positions(error.violations, positions)
-        click.echo(exits.explain(InvalidSpec(placed, hint=error.hint), file=file), err=True)
+    text = made_of(file, lambda vmi: to_xml(vmi, **assumed(**host)))
+    if text is None:
         return exits.INVALID
     click.echo(text.rstrip("\n"))
     return exits.OK
