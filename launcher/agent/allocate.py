@@ -62,6 +62,7 @@ def allocate(
         node_ports=_node_ports(vmi, uid, ledger, network.node_ports),
         outer=_outer(vmi, companions, uid, facts, ledger, network.pools),
         attachments=companions.attachments,
+        virtual_functions={name: one.device for name, one in companions.attachments.items() if one.device},
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 

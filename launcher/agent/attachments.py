@@ -6,17 +6,20 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from launcher.agent.network_settings import LAST_VLAN
 from launcher.agent.port import Attachment, Companions
-from launcher.errors import InvalidRequest, TimedOut, Violation
-from launcher.spec.model import Interface, VirtualMachineInstance
+from launcher.agent.records import InstanceRecord
+from launcher.errors import Conflict, InvalidRequest, TimedOut, Violation
+from launcher.spec.model import VirtualMachineInstance
 
 TIMEOUT_S = 15.0
 """Bound of looking at all links of an instance."""
 _LINK = re.compile(r"[^\s/:]{1,15}")
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
@@ -52,24 +55,41 @@ async def looked_at(manifest: VirtualMachineInstance, companions: Companions) ->
     return replace(companions, attachments=found)
 
 
+def require_unused(companions: Companions, others: Iterable[InstanceRecord]) -> None:
+    """Refuse links and functions that another instance has; raises Conflict."""
+    for record in others:
+        for name, one in companions.attachments.items():
+            if _place(one) in map(_place, record.allocations.attachments.values()):
+                what = one.device or f"{one.interface} in {one.namespace}"
+                raise Conflict(f"network {name!r}: {record.key} is on {what}", hint="delete it first")
+
+
+def _place(given: Attachment) -> tuple[str, str, str]:
+    return given.device, given.namespace, given.interface
+
+
 def _strangers(manifest: VirtualMachineInstance, given: Mapping[str, Attachment]) -> Iterator[Violation]:
     interfaces = {nic.name: nic for nic in manifest.spec.domain.devices.interfaces}
     for name in given:
         if name not in interfaces:
             yield _wrong(name, "", name, "the instance has no interface on a network of that name")
-        elif not _fits(interfaces[name]):
-            yield _wrong(name, "", name, "a link is handed in for bridge, masquerade and plugins")
-
-
-def _fits(nic: Interface) -> bool:
-    return any(binding is not None for binding in (nic.bridge, nic.masquerade, nic.binding))
+        elif given[name].device and interfaces[name].sriov is None:
+            yield _wrong(name, "device", given[name].device, "a virtual function is handed in for sriov")
+        elif not given[name].device and interfaces[name].sriov is not None:
+            yield _wrong(name, "device", "", "sriov needs the PCI address of a virtual function")
 
 
 def _mistakes(name: str, given: Attachment) -> Iterator[Violation]:
-    if not given.namespace.startswith("/"):
-        yield _wrong(name, "namespace", given.namespace, "accepted is the path of a network namespace")
-    if _LINK.fullmatch(given.interface) is None:
-        yield _wrong(name, "interface", given.interface, "accepted is the name of a link")
+    if given.device:
+        if _PCI.fullmatch(given.device) is None:
+            yield _wrong(name, "device", given.device, "accepted is a PCI address such as 0000:3b:02.1")
+        if not 0 <= given.vlan <= LAST_VLAN:
+            yield _wrong(name, "vlan", str(given.vlan), f"accepted are 1 to {LAST_VLAN}, or 0 for none")
+    else:
+        if not given.namespace.startswith("/"):
+            yield _wrong(name, "namespace", given.namespace, "accepted is the path of a network namespace")
+        if _LINK.fullmatch(given.interface) is None:
+            yield _wrong(name, "interface", given.interface, "accepted is the name of a link")
     if given.mac and _MAC.fullmatch(given.mac) is None:
         yield _wrong(name, "mac", given.mac, "accepted are addresses such as 0a:58:0a:f4:00:05")
     for text in given.addresses:

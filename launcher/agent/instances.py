@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from launcher.agent.apart import require_apart
-from launcher.agent.attachments import looked_at
+from launcher.agent.attachments import looked_at, require_unused
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.ledger import holding
@@ -152,6 +152,7 @@ class Instances:
                 if asked and asked == present.record.uid and not present.record.incoming:
                     return self.shown(present.record.key)
                 raise AlreadyExists(KIND, key, hint=_clash(present.record))
+            require_unused(companions, (m.record for m in self.machines() if not m.ended))
             beside = await looked_at(named, companions)
             record = await self.draft(named, beside, uid=metadata.uid or "")
             if dry_run:

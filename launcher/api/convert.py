@@ -79,6 +79,8 @@ def _attachment(wire: types_pb2.NetworkAttachment) -> Attachment:
         mac=wire.mac,
         mtu=wire.mtu,
         addresses=tuple(wire.addresses),
+        device=wire.device,
+        vlan=wire.vlan,
         routes=tuple(Route(destination=one.destination, gateway=one.gateway) for one in wire.routes),
     )
 

@@ -13,6 +13,7 @@ from pyroute2 import IPRoute
 from launcher.errors import NetworkError
 from launcher.network import link
 from launcher.network.forwarding import passed_on
+from launcher.network.function import look_at_function
 from launcher.network.namespace import inside
 from launcher.plan.allocations import Attachment, Route
 
@@ -27,8 +28,10 @@ def look_at(network: str, given: Attachment) -> Attachment:
     """``given`` with what nobody said of it as the link has it.
 
     Raises:
-        NetworkError: there is no such namespace, or no such link in it.
+        NetworkError: there is no such namespace, no such link in it, or no such virtual function.
     """
+    if given.device:
+        return replace(given, function=look_at_function(network, given.device))
     return inside(Path(given.namespace), lambda: _found(network, given))
 
 

@@ -23,6 +23,7 @@ from launcher.plan.steps import (
     ForwardPackets,
     GuardLink,
     JoinLinks,
+    LendFunction,
     ServeAddresses,
     SharePool,
     TranslateAddresses,
@@ -56,6 +57,10 @@ class NetworkExecutor:
                 from launcher.network.macvtap import create_macvtap
 
                 await asyncio.to_thread(create_macvtap, step)
+            case LendFunction():
+                from launcher.network.function import lend_function
+
+                await asyncio.to_thread(lend_function, step)
             case CreateNetworkNamespace():
                 await asyncio.to_thread(_create_namespace, step)
             case CreateVeth():
@@ -97,6 +102,10 @@ class NetworkExecutor:
                 from launcher.network.macvtap import delete_macvtap
 
                 await asyncio.to_thread(delete_macvtap, step)
+            case LendFunction():
+                from launcher.network.function import return_function
+
+                await asyncio.to_thread(return_function, step)
             case CreateNetworkNamespace():
                 await asyncio.to_thread(namespace.remove, Path(step.path))
             case CreateVeth():

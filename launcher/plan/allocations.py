@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.plan.steps import NodePort
+from launcher.plan.steps import NodePort, VirtualFunction
 
 
 class ClaimPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +34,16 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``mac``, ``mtu``, ``addresses`` (ADDRESS/PREFIX) and ``routes`` are what it is to have or, when nothing
     was said, what it was found with. ``forwards`` are the IP versions that the namespace passed on already.
+
+    For SR-IOV it is instead the PCI address ``device`` of a virtual function, with the ``vlan`` (0: none) it
+    is to be in; ``function`` is what was found.
     """
 
-    namespace: str
-    interface: str
+    namespace: str = ""
+    interface: str = ""
+    device: str = ""
+    vlan: int = 0
+    function: VirtualFunction | None = None
     mac: str = ""
     mtu: int = 0
     addresses: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from launcher.plan.steps import (
     ForwardPackets,
     GuardLink,
     JoinLinks,
+    LendFunction,
     MakeDirectory,
     ServeAddresses,
     SharePool,
@@ -35,6 +36,7 @@ from launcher.spec.model import Interface, Network
 INSIDE, OUTSIDE = "guest", "uplink"
 """Names of the links in an instance's namespace."""
 NETWORK_STEPS = (
+    LendFunction,
     CreateTap,
     CreateMacvtap,
     CreateNetworkNamespace,
@@ -55,7 +57,7 @@ def network_of(step: AnyStep) -> str | None:
 
 
 def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnyStep]:
-    """The steps of all interfaces that are on a tap, in the manifest's order."""
+    """The steps of all interfaces, those on taps first, each in the manifest's order."""
     manifest = {nic.name: nic for nic in context.devices.interfaces}
     networks = {network.name: network for network in context.vmi.spec.networks}
     for nic in devices.interfaces:
@@ -75,6 +77,9 @@ def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnySte
             yield from _masqueraded(context, nic, nic.tap, asked, network)
         else:
             yield from _bridged(context, nic, nic.tap, network)
+    for asked in context.devices.interfaces:
+        if asked.sriov is not None and asked.state != "absent":
+            yield from _lent(context, asked)
 
 
 def plugin_of(context: PlanContext, asked: Interface) -> Binding | None:
@@ -108,6 +113,23 @@ def interface_mtu(context: PlanContext, asked: Interface) -> int | None:
     network = next((n for n in context.vmi.spec.networks if n.name == asked.name), None)
     bridged = bridged_network(context, network)
     return (bridged.mtu or None) if bridged is not None else None
+
+
+def _lent(context: PlanContext, asked: Interface) -> Iterator[AnyStep]:
+    given = context.allocations.attachments.get(asked.name)
+    if given is None or given.function is None:
+        return
+    mac = asked.mac_address or given.mac or context.allocations.macs.get(asked.name) or given.function.mac
+    yield LendFunction(
+        owner=context.allocations.uid,
+        network=asked.name,
+        device=given.device,
+        link=given.function.link,
+        number=given.function.number,
+        mac=mac.lower().replace("-", ":"),
+        vlan=given.vlan,
+        was=given.function,
+    )
 
 
 def _plugged(context: PlanContext, nic: InterfacePlan, tap: str, plugin: Binding) -> AnyStep:

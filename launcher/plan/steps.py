@@ -193,6 +193,30 @@ class CreateMacvtap(Step, frozen=True, kw_only=True, tag="CreateMacvtap"):
     mtu: int | None = None
 
 
+class VirtualFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A virtual function as it was found: number ``number`` of the card ``link``, with what is programmed
+    there (``mac``, ``vlan``; empty and 0: nothing) and the ``driver`` that it is bound to (empty: none)."""
+
+    link: str
+    number: int
+    mac: str = ""
+    vlan: int = 0
+    driver: str = ""
+
+
+class LendFunction(Step, frozen=True, kw_only=True, tag="LendFunction"):
+    """The virtual function ``device`` (number ``number`` of the card ``link``) gets ``mac`` and ``vlan`` (0:
+    none) there and the driver that lends it to guests; release puts back what it ``was``."""
+
+    network: str
+    device: str
+    link: str
+    number: int
+    mac: str
+    vlan: int
+    was: VirtualFunction
+
+
 class CreateNetworkNamespace(Step, frozen=True, kw_only=True, tag="CreateNetworkNamespace"):
     """A network namespace of the instance's own that forwards packets, kept by a mount at ``path``."""
 
@@ -356,6 +380,7 @@ AnyStep = (
     | StartVirtiofsd
     | CreateTap
     | CreateMacvtap
+    | LendFunction
     | CreateNetworkNamespace
     | CreateVeth
     | JoinLinks

@@ -291,6 +291,8 @@ class NetworkAttachment(_message.Message):
     MTU_FIELD_NUMBER: _builtins.int
     ADDRESSES_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    VLAN_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Path of the network namespace, such as /var/run/netns/NAME. The agent must see it."""
     interface: _builtins.str
@@ -298,6 +300,12 @@ class NetworkAttachment(_message.Message):
     mac: _builtins.str
     """What follows is read from the link where it is not given."""
     mtu: _builtins.int
+    device: _builtins.str
+    """For sriov, instead of namespace and interface: the PCI address of a virtual function. It gets the interface's
+    MAC address and the VLAN on its card and the driver vfio-pci, and has afterwards what it had before.
+    """
+    vlan: _builtins.int
+    """1 to 4094; 0: none."""
     @_builtins.property
     def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """ADDRESS/PREFIX each."""
@@ -315,10 +323,12 @@ class NetworkAttachment(_message.Message):
         mtu: _builtins.int = ...,
         addresses: _abc.Iterable[_builtins.str] | None = ...,
         routes: _abc.Iterable[Global___NetworkRoute] | None = ...,
+        device: _builtins.str = ...,
+        vlan: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "interface", b"interface", "mac", b"mac", "mtu", b"mtu", "namespace", b"namespace", "routes", b"routes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "device", b"device", "interface", b"interface", "mac", b"mac", "mtu", b"mtu", "namespace", b"namespace", "routes", b"routes", "vlan", b"vlan"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

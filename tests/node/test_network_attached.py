@@ -12,7 +12,7 @@ from feature_guests import Object, shell
 from network_guests import GET, addresses, left_on, networked, say, wait_lease
 from pod_namespace import ADDRESS, ADDRESS6, POD, SECOND, SECOND_NODE, pod_namespace, shown
 
-from launcher.errors import InvalidRequest, NetworkError
+from launcher.errors import Conflict, InvalidRequest, NetworkError
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.v1.types_pb2 import Companions, NetworkAttachment
@@ -39,6 +39,8 @@ def test_a_guest_behind_one_link_and_in_the_place_of_another(
         agent.instances.create(networked(guest_image, "given", nics, networks), companions)
         vmi = running(agent, "given")
         assert addresses(vmi) == [ADDRESS, ADDRESS6]
+        with pytest.raises(Conflict, match="default/given is on eth0"):
+            agent.instances.create(networked(guest_image, "thief", nics, networks), companions)
         assert vmi["status"]["interfaces"][1]["mac"] == mac
         with shell(agent, "given") as guest:
             wait_lease(guest)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 @click.option(
     "--attachment",
     "attachments",
-    metavar="NETWORK=NETNS:LINK",
+    metavar="NETWORK=NETNS:LINK|PCI[,vlan=N]",
     multiple=True,
-    help="A link that was made for an interface, in a network namespace such as /run/netns/NAME.",
+    help="A link made for an interface, in a namespace such as /run/netns/NAME; for sriov a function.",
 )
 @click.option("--to", "target", metavar="NODE", help="For a migration: the node to go to.")
 @click.option("--dry-run", is_flag=True, help="Only let the agent check an instance.")
@@ -109,11 +110,19 @@ def _companions(documents: Sequence[Document], claims: Sequence[str]) -> Compani
 
 
 def _attach(companions: Companions, text: str) -> None:
-    """Read ``NETWORK=NETNS:LINK``; raises InvalidRequest."""
+    """Read ``NETWORK=NETNS:LINK`` or ``NETWORK=PCI[,vlan=N]``; raises InvalidRequest."""
     name, _, rest = text.partition("=")
+    if name and re.match(r"[0-9a-f]{4}:", rest):
+        device, _, vlan = rest.partition(",vlan=")
+        if not re.fullmatch(r"[0-9]{0,4}", vlan):
+            raise _invalid(text, "vlan must be a number", option="--attachment")
+        companions.attachments[name].device = device
+        companions.attachments[name].vlan = int(vlan or 0)
+        return
     path, _, link = rest.rpartition(":")
     if not name or not path.startswith("/") or not link:
-        raise _invalid(text, "must be NETWORK=NETNS:LINK with an absolute path", option="--attachment")
+        message = "must be NETWORK=NETNS:LINK with an absolute path, or NETWORK=PCI[,vlan=N]"
+        raise _invalid(text, message, option="--attachment")
     companions.attachments[name].namespace = path
     companions.attachments[name].interface = link
 

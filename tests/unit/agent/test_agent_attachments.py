@@ -37,7 +37,10 @@ async def test_nothing_handed_in_is_nothing_looked_at() -> None:
     ("name", "change", "field"),
     [
         ("c", {}, "companions.attachments[c]"),
-        ("b", {}, "companions.attachments[b]"),
+        ("b", {}, "companions.attachments[b].device"),
+        ("a", {"device": "0000:3b:02.1"}, "companions.attachments[a].device"),
+        ("b", {"device": "3b:02.1"}, "companions.attachments[b].device"),
+        ("b", {"device": "0000:3b:02.1", "vlan": 4095}, "companions.attachments[b].vlan"),
         ("a", {"namespace": "x"}, "companions.attachments[a].namespace"),
         ("a", {"interface": "a/b"}, "companions.attachments[a].interface"),
         ("a", {"interface": "longer-than-links-are"}, "companions.attachments[a].interface"),

@@ -20,9 +20,11 @@ from launcher.plan.steps import (
     ForwardPackets,
     GuardLink,
     JoinLinks,
+    LendFunction,
     MakeDirectory,
     ServeAddresses,
     TranslateAddresses,
+    VirtualFunction,
     decode,
     encode,
 )
@@ -53,6 +55,7 @@ def steps(binding: str, network: str = "pod: {}", given: Attachment = GIVEN) -> 
         macs={"n": "02:00:00:00:00:01"},
         outer=outer_addresses(given),
         attachments={"n": given},
+        virtual_functions={"n": given.device} if given.device else {},
     )
     assert list(unbound_networks(planning)) == []
     return list(network_steps(planning, plan_devices(planning)))
@@ -124,3 +127,22 @@ def test_only_what_the_namespace_did_not_pass_on_is_switched(forwards: tuple[int
     given = Attachment(namespace=POD, interface="eth0", addresses=("192.0.2.1/24",), forwards=forwards)
     switched = [step for step in steps("masquerade", given=given) if isinstance(step, ForwardPackets)]
     assert [step.versions for step in switched] == ([] if forwards else [(4,)])
+
+
+def test_a_virtual_function_is_lent_with_the_interfaces_address() -> None:
+    was = VirtualFunction(link="ens1f0", number=1, driver="iavf")
+    given = Attachment(device="0000:3b:02.1", vlan=7, function=was)
+    found = steps("sriov", "multus: {networkName: fast}", given)
+    assert found == [
+        LendFunction(
+            owner=UID,
+            network="n",
+            device="0000:3b:02.1",
+            link="ens1f0",
+            number=1,
+            mac="02:00:00:00:00:01",
+            vlan=7,
+            was=was,
+        )
+    ]
+    assert [decode(encode(step)) for step in found] == found
