@@ -45,6 +45,9 @@ bench-start: deps ## from create to running for 1, 10 and 50 guests, beside plai
 migration-bench: deps ## how migration policies fare with simulated guests and links (SEEDS=N of each family)
 	@$(BIN)/python tests/unit/migration/convergence_table.py --seeds $(or $(SEEDS),4)
 
+migration-report: deps ## twenty real migrations, idle to busy guests with different consents, and how they went (15 min)
+	@$(BIN)/python tests/bench/migration_report.py $(REPORT)
+
 fuzz: deps ## 100,000 broken manifests (COUNT=N, SEED=N): nothing but our errors, nothing that breaks out
 	@$(BIN)/python tests/unit/fuzz/fuzz_many.py --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED))
 
@@ -74,4 +77,5 @@ lock: ## refresh both lock files (needs uv)
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test schema-check test-slow bench bench-start fuzz docs demo lock proto proto-check
+.PHONY: help deps venv lint test schema-check test-slow bench bench-start migration-bench migration-report fuzz docs demo \
+	lock proto proto-check

@@ -26,6 +26,8 @@ from launcher.domain.read import DomainView, read_domain
 from launcher.domain.retarget import Destination, retarget
 from launcher.errors import Bug, HypervisorUnavailable, LauncherError, MigrationRefused
 from launcher.host.config import Config
+from launcher.host.logging import get
+from launcher.host.qemu import end_qemu
 from launcher.host.run import run
 from launcher.hypervisor.port import DomainRecord
 from launcher.migration.peer import PrepareRequest
@@ -38,6 +40,8 @@ from launcher.plan.steps import UseState
 from launcher.spec.codec import dec_hook
 from launcher.spec.model import VirtualMachineInstance
 from launcher.units import MIB, human_bytes
+
+log = get(__name__)
 
 KIND = "incoming"
 QEMU_OVERHEAD_BYTES = 128 * MIB
@@ -114,6 +118,11 @@ class IncomingHooks:
             ["ss", "--kill", "--tcp", "state", "connected", f"( sport = :{record.port} )"], timeout_s=10
         )
 
+    async def fence(self, record: IncomingRecord) -> None:
+        """See ``TargetHooks``."""
+        ended = await asyncio.to_thread(end_qemu, record.uuid)
+        log.warning("ended the incoming guest without libvirt", uuid=record.uuid, processes=ended)
+
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """See ``TargetHooks``."""
         self._ports.release(_disks_owner(record.attempt))
@@ -127,7 +136,8 @@ class IncomingHooks:
 
     def _machine(self, record: IncomingRecord) -> Machine | None:
         machine = self._instances.by_uuid(record.uuid)
-        return machine if machine is not None and machine.record.incoming == record.attempt else None
+        wanted = "" if record.adopted else record.attempt
+        return machine if machine is not None and machine.record.incoming == wanted else None
 
     async def _draft(self, request: PrepareRequest, view: DomainView) -> InstanceRecord:
         vmi = decode_vmi(request)

@@ -308,9 +308,13 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.incoming.prepare(request)
 
-    async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState:
+    async def finish_migration(
+        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False
+    ) -> TargetState:
         """See ``AgentPort``."""
-        return await self._migrations.incoming.finish(attempt, succeeded=succeeded, reason=reason)
+        return await self._migrations.incoming.finish(
+            attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+        )
 
     async def interrupt_migration(self, attempt: str) -> TargetState:
         """See ``AgentPort``."""

@@ -20,6 +20,7 @@ from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
 from launcher.agent.recordings import Recordings, header_of
 from launcher.agent.records import InstanceRecord
+from launcher.agent.reminder import remind
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
@@ -84,6 +85,8 @@ class OutgoingRuns:
             self._publish(entry)
             if not _ended(entry.attempt) or entry.key in self._settling:
                 self.run(entry)
+            elif entry.attempt.untold:
+                self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
         await self._prune()
 
     def resume(self) -> None:
@@ -238,6 +241,8 @@ class OutgoingRuns:
         finally:
             self._settling.discard(key)
         self._publish(self._entries[key])
+        if self._entries[key].attempt.untold:
+            self._supervisor.spawn(self._remind(self._entries[key]), name=f"reminder {key}")
         if self._entries[key].deleted:
             await self.drop(self._entries[key])
         await self._trim()
@@ -330,6 +335,13 @@ class OutgoingRuns:
                     await machine.wait_gone()
             except TimeoutError:
                 log.warning("what the guest left here is not removed yet", migration=entry.key)
+
+    async def _remind(self, entry: OutgoingEntry) -> None:
+        await remind(entry.attempt, self._peer(entry.target))
+        present = self._entries.get(entry.key)
+        if present is not None and present.attempt == entry.attempt:
+            told = msgspec.structs.replace(entry.attempt, untold=False)
+            await self.save(msgspec.structs.replace(present, attempt=told))
 
     async def _trim(self) -> None:
         ended = [entry for entry in self.entries() if _ended(entry.attempt)]

@@ -73,10 +73,18 @@ class GrpcPeer:
         )
 
     async def finish(
-        self, attempt: str, *, succeeded: bool, reason: str = "", timeout_s: float = FINISH_TIMEOUT_S
+        self,
+        attempt: str,
+        *,
+        succeeded: bool,
+        reason: str = "",
+        reclaim: bool = False,
+        timeout_s: float = FINISH_TIMEOUT_S,
     ) -> TargetState:
         """Tell the target how it ended."""
-        message = pb.FinishMigrationRequest(attempt=attempt, succeeded=succeeded, reason=reason)
+        message = pb.FinishMigrationRequest(
+            attempt=attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+        )
         reply = await self._answer(
             self._stub().FinishMigration(message, timeout=timeout_s, metadata=METADATA)
         )

@@ -37,7 +37,10 @@ class Peer(PeerServiceServicer):
         """Adopt or release."""
         _require_peer(context)
         state = await self._agent.finish_migration(
-            convert.attempt(request.attempt), succeeded=request.succeeded, reason=request.reason
+            convert.attempt(request.attempt),
+            succeeded=request.succeeded,
+            reason=request.reason,
+            reclaim=request.reclaim,
         )
         return pb.FinishMigrationResponse(state=convert.target_state(state))
 

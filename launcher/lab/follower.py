@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from launcher.errors import TimedOut
 from launcher.lab.ticks import Chunk, Tick, parse
@@ -17,11 +18,14 @@ POLL_S = 0.02
 
 
 class Follower:
-    """What the files ``logs`` (node -> path, which need not exist yet) gain while it is open."""
+    """What the files ``logs`` (node -> path, which need not exist yet) gain while it is open.
+
+    A file that is removed is read to its end, and a new one in its place from the beginning.
+    """
 
     def __init__(self, logs: Mapping[str, Path]) -> None:
         self._logs = dict(logs)
-        self._read = dict.fromkeys(logs, 0)
+        self._files: dict[str, IO[bytes]] = {}
         self._chunks: list[Chunk] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -63,14 +67,24 @@ class Follower:
                 self._look(node, path)
 
     def _look(self, node: str, path: Path) -> None:
-        try:
-            with path.open("rb") as log:
-                log.seek(self._read[node])
-                data = log.read()
-        except FileNotFoundError:
-            return
+        present = _identity(path)
+        file = self._files.get(node)
+        if file is not None:
+            self._take(node, file)
+            if present in (None, _identity(file)):
+                return
+            file.close()
+            del self._files[node]
+        if present is not None:
+            try:
+                self._files[node] = path.open("rb")
+            except FileNotFoundError:
+                return
+            self._take(node, self._files[node])
+
+    def _take(self, node: str, file: IO[bytes]) -> None:
+        data = file.read()
         if data:
-            self._read[node] += len(data)
             with self._changed:
                 self._chunks.append(Chunk(at=time.monotonic(), node=node, data=data))
                 self._changed.notify_all()
@@ -84,3 +98,14 @@ class Follower:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        for file in self._files.values():
+            file.close()
+
+
+def _identity(file: Path | IO[bytes]) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None: none. It stays open, so the number is not used again."""
+    try:
+        found = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

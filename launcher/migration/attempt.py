@@ -103,6 +103,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``call_error`` is what the migrate call said at its end.
     ``interrupted`` is why post-copy stands still, since ``interrupted_at`` (as ``job_began``), empty while it
     does not; it was resumed ``resumes`` times.
+    ``untold``: the guest stayed, and the target has not heard that yet.
     ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
     """
 
@@ -126,6 +127,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause = Cause.NONE
     reason: str = ""
     confirmed: bool = False
+    untold: bool = False
     report: MigrationReport | None = None
 
     @property

@@ -83,7 +83,12 @@ class Peer(Protocol):
     """Another node's agent. Calls raise ``launcher.errors`` classes; all may be repeated."""
 
     async def prepare(self, request: PrepareRequest) -> PrepareReply: ...
-    async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState: ...
+    async def finish(
+        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+    ) -> TargetState:
+        """Tell the outcome. ``reclaim``: the source has the guest, and it runs there; whatever came of this
+        attempt to the target is one copy too many and is ended, also later."""
+
     async def state(self, attempt: str) -> TargetState: ...
     async def interrupt(self, attempt: str) -> TargetState:
         """End the connections of a post-copy on the target, which may not know that they are dead."""

@@ -25,7 +25,8 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An incoming attempt, for the journal. ``expires`` is monotonic time of this boot.
 
     ``adopted``: the guest arrived and is this node's. ``released``: it did not, and nothing is held any
-    more; remembered for a while, because only then can the node prove that it has no domain. Nothing secret.
+    more; remembered for a while, because only then can the node prove that it has no domain. ``reclaimed``:
+    the source said that it has the guest, so none of this attempt may live here. Nothing secret.
     """
 
     attempt: str
@@ -34,6 +35,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     expires: float = 0.0
     adopted: bool = False
+    reclaimed: bool = False
     released: bool = False
     reservation: Reservation | None = None
 
@@ -53,6 +55,9 @@ class TargetHooks(Protocol):
     async def cut(self, record: IncomingRecord) -> None:
         """End the TCP connections of the stream on this host. QEMU's monitor may hang meanwhile: its main
         thread can be the one that waits for a page."""
+
+    async def fence(self, record: IncomingRecord) -> None:
+        """End the QEMU process of the incoming guest without libvirt, which does not answer."""
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """The guest arrived: from now on the agent owns it like one it started."""

@@ -3,6 +3,8 @@
 
 It may be run again after a restart: every step looks first. It never resumes the source's guest without
 proof that the target has none, and never forgets the source's domain without proof that the target has it.
+libvirt resumes a source by itself when the target's libvirtd does not answer at the switch, and that one may
+still run its copy later: a target is told that the guest is the source's (``reclaim``) until it has heard it.
 """
 
 from __future__ import annotations
@@ -37,13 +39,22 @@ _SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner as proven, and what was seen last. ``note`` is a sentence about what was done or is odd."""
+    """The owner as proven, and what was seen last. ``note`` is a sentence about what was done or is odd.
+
+    ``told`` False: the guest is the source's, and the target does not know that yet.
+    """
 
     verdict: Verdict
     source: SourceSide
     target: TargetSide
     source_reason: str = ""
     note: str = ""
+    told: bool = True
+
+
+def heard(answer: TargetState | None) -> bool:
+    """Whether a target that was told to give a guest up has nothing of it."""
+    return answer is not None and (not answer.known or not answer.domain)
 
 
 class Resolver:
@@ -104,10 +115,16 @@ class Resolver:
                 return msgspec.structs.replace(seen, verdict=Verdict.WAIT)
             case Verdict.DROP_TARGET:
                 self._dropping = side in _SURE_TO_DROP or self._waited_to_drop()
-            case Verdict.SOURCE_KEEPS | Verdict.GUEST_ENDED:
+            case Verdict.SOURCE_KEEPS:
+                answer = await self._finish(succeeded=False, reason=reason, reclaim=True)
+                return msgspec.structs.replace(seen, told=heard(answer))
+            case Verdict.GUEST_ENDED:
                 # A target that does not hear it lets its reservation run out; what ended there is its.
-                there = verdict is Verdict.GUEST_ENDED and target is TargetSide.ENDED
-                await self._finish(succeeded=there, reason=reason)
+                await self._finish(succeeded=target is TargetSide.ENDED, reason=reason)
+            case Verdict.CONFLICT if target is TargetSide.ACTIVE:
+                # The source was seen first: only when it still runs are there two.
+                if source_side(await self._source(), suspended=suspended) is SourceSide.RUNNING:
+                    await self._finish(succeeded=False, reason=reason, reclaim=True)
             case _:
                 self._drop_seen = None
         return seen
@@ -138,10 +155,12 @@ class Resolver:
         except LauncherError:
             return None
 
-    async def _finish(self, *, succeeded: bool, reason: str) -> TargetState | None:
+    async def _finish(self, *, succeeded: bool, reason: str, reclaim: bool = False) -> TargetState | None:
         try:
             async with deadline("telling the target the outcome", PEER_DEADLINE_S):
-                return await self._peer.finish(self._attempt, succeeded=succeeded, reason=reason)
+                return await self._peer.finish(
+                    self._attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+                )
         except LauncherError:
             return None
 

@@ -281,6 +281,7 @@ class SourceMigration:
             note = "the target's agent has not confirmed it yet; the source's definition is kept until then"
             await self._succeed(final, note, confirmed=False)
         else:
+            self._ledger.note(untold=not resolved.told)
             cause, reason = failure(resolved, cause, reason)
             await self._fail(cause, reason, final=final)
 

@@ -175,7 +175,7 @@ class Standard:
             limit_s = self._progress_ms // 1000
             reason = f"no progress for {still // 1000} s (progressTimeout {limit_s} s)"
             return state, Abort(reason=reason, cause=Cause.PROGRESS_TIMEOUT)
-        overdue = self._switch.overdue(state.switch, now, quiet)
+        overdue = self._switch.overdue(state.switch, sample, now, quiet)
         if overdue:
             cause = Cause.LINK if quiet > links.HEALTHY_MS else Cause.COMPLETION_TIMEOUT
             return state, Abort(reason=overdue, cause=cause)

@@ -82,12 +82,16 @@ class Switch:
         cost_ms = int((sample.remaining or 0) * 1000 / rate) if rate > 0 else 0
         return msgspec.structs.replace(state, stopped_ms=now, cost_ms=cost_ms)
 
-    def overdue(self, state: SwitchState, now: int, quiet: int) -> str:
-        """Why a guest that stands still must be let go; empty while it need not."""
+    def overdue(self, state: SwitchState, sample: Sample, now: int, quiet: int) -> str:
+        """Why a guest that stands still must be let go; empty while it need not.
+
+        When all was sent it is about to run on the target: that nothing flows then means nothing, and to
+        abort could wake it up on both sides.
+        """
         if state.stopped_ms is None:
             return ""
         stood = now - state.stopped_ms
-        if quiet > STOPPED_QUIET_MS and stood > STOPPED_QUIET_MS:
+        if sample.remaining != 0 and quiet > STOPPED_QUIET_MS and stood > STOPPED_QUIET_MS:
             return f"the guest stands still and nothing was sent for {quiet // 1000} s"
         if stood > max(STOPPED_GRACE_MS, 2 * state.cost_ms):
             return f"the guest stands still for {stood // 1000} s and the migration does not end"

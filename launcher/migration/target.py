@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from launcher.errors import LauncherError, NotFound
-from launcher.hypervisor.port import DomainRecord
+from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
@@ -111,16 +111,25 @@ class TargetSide:
                 return self._busy()
             return await self._reserve(request, uuid)
 
-    async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState:
+    async def finish(
+        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+    ) -> TargetState:
         """The source's verdict. Adopts a guest that arrived, whatever the verdict; else lets go of all.
 
+        With ``reclaim`` what came over is ended instead: the guest runs on the source.
+
         Raises:
-            HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed.
+            HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed but that a guest
+                that was reclaimed cannot begin to run here any more.
         """
         async with self._lock(attempt):
             record = self._records.get(attempt)
             if record is None:
                 return TargetState(attempt=attempt, known=False)
+            if reclaim and record.released:
+                return TargetState(attempt=attempt, known=True)
+            if reclaim:
+                return await self._reclaim(await self._save(record, reclaimed=True))
             domain = await self._domain(record.uuid)
             side = target_side(_state(record, domain))
             if record.released:
@@ -167,12 +176,15 @@ class TargetSide:
             HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed.
         """
         for record in self.records:
-            if record.uuid != uuid or record.adopted:
+            if record.uuid != uuid or record.adopted or record.released:
                 continue
             async with self._lock(record.attempt):
                 current = self._records.get(record.attempt)
                 domain = await self._domain(uuid)
                 if current is None or domain is None:
+                    continue
+                if current.reclaimed:
+                    await self._end_copy(current, domain)
                     continue
                 if target_side(_state(current, domain)) is Side.ACTIVE:
                     await self._adopt(current, domain)
@@ -312,6 +324,28 @@ class TargetSide:
             self._ports.release(record.attempt)
         return _state(record, domain)
 
+    async def _reclaim(self, record: IncomingRecord) -> TargetState:
+        try:
+            domain = await self._domain(record.uuid)
+        except LauncherError:
+            await self._hooks.fence(record)
+            raise
+        return await self._end_copy(record, domain)
+
+    async def _end_copy(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
+        """End what came over of a guest that its source has, too. A domain that came otherwise stays."""
+        if domain is not None:
+            came = domain.state is DomainState.RUNNING and domain.reason == "migrated"
+            side = target_side(_state(record, domain))
+            if not came and side not in (Side.INCOMING, Side.ENDED):
+                return _state(record, domain)
+            async with deadline("ending a copy of the guest", ACT_DEADLINE_S):
+                if side is not Side.ENDED:
+                    await self._hypervisor.destroy(record.uuid, graceful=False)
+                await self._hypervisor.undefine(record.uuid)
+        await self._release(record)
+        return TargetState(attempt=record.attempt, known=True)
+
     async def _let_go(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
         """End an incoming domain that never ran, forget one that ended, and release. Adopted ones stay."""
         if record.adopted or record.released:
@@ -328,7 +362,7 @@ class TargetSide:
         await self._hooks.release(record)
         self._ports.release(record.attempt)
         until = self._clock.monotonic() + REMEMBER_S
-        await self._save(record, released=True, reservation=None, port=0, expires=until)
+        await self._save(record, released=True, adopted=False, reservation=None, port=0, expires=until)
 
     async def _expire(self, record: IncomingRecord) -> None:
         if record.released or record.adopted:
@@ -336,6 +370,9 @@ class TargetSide:
             await self._journal.forget(record.attempt)
             return
         domain = await self._domain(record.uuid)
+        if record.reclaimed:
+            await self._end_copy(record, domain)
+            return
         side = target_side(_state(record, domain))
         if domain is not None and side is Side.ACTIVE:
             await self._adopt(record, domain)

@@ -362,8 +362,11 @@ class StandInAgent:
         self.prepared.append(request)
         return PrepareReply(node="here", migrate_uri="tcp://192.0.2.1:49152", lease_s=30.0)
 
-    async def finish_migration(self, attempt: str, *, succeeded: bool, reason: str) -> TargetState:
-        return TargetState(attempt=attempt, known=True, reason=reason, adopted=succeeded)
+    async def finish_migration(
+        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False
+    ) -> TargetState:
+        domain = "reclaimed" if reclaim else ""
+        return TargetState(attempt=attempt, known=True, domain=domain, reason=reason, adopted=succeeded)
 
     async def interrupt_migration(self, attempt: str) -> TargetState:
         return await self.migration_state(attempt)

@@ -118,6 +118,7 @@ async def test_peer_calls(peer: GrpcPeer, agent: StandInAgent) -> None:
     assert reply.lease_s == 30.0
     finished = await peer.finish("u-1", succeeded=False, reason="no luck")
     assert (finished.known, finished.adopted, finished.reason) == (True, False, "no luck")
+    assert (await peer.finish("u-1", succeeded=False, reclaim=True)).domain == "reclaimed"
     assert not (await peer.state("u-1")).known
 
 

@@ -89,7 +89,10 @@ class Host:
     async def destroy(self, uuid: str, *, graceful: bool = True) -> None:
         await self._call("destroy")
         record: DomainRecord | None = getattr(self._world, self._side)
-        assert record is None or record.state is not DomainState.RUNNING, "a running guest is destroyed"
+        ends = self._side in self._world.expendable
+        assert ends or record is None or record.state is not DomainState.RUNNING, (
+            "a running guest is destroyed"
+        )
         if record is not None:
             self._world.put(self._side, replace(record, state=DomainState.SHUTOFF, reason="destroyed"))
 
@@ -148,6 +151,7 @@ class Hooks:
         self.reserved = 0
         self.released = 0
         self.cuts = 0
+        self.fenced = 0
         self.adopted = 0
         self.fail: LauncherError | None = None
         self.slow_s = 0.0
@@ -168,6 +172,9 @@ class Hooks:
 
     async def cut(self, record: IncomingRecord) -> None:
         self.cuts += 1
+
+    async def fence(self, record: IncomingRecord) -> None:
+        self.fenced += 1
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         self.adopted += 1
@@ -206,9 +213,11 @@ class Wire:
         await self._call("prepare")
         return await self._side.prepare(request)
 
-    async def finish(self, attempt: str, *, succeeded: bool, reason: str = "") -> TargetState:
+    async def finish(
+        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+    ) -> TargetState:
         await self._call("finish")
-        return await self._side.finish(attempt, succeeded=succeeded, reason=reason)
+        return await self._side.finish(attempt, succeeded=succeeded, reason=reason, reclaim=reclaim)
 
     async def interrupt(self, attempt: str) -> TargetState:
         await self._call("interrupt")

@@ -189,13 +189,17 @@ def test_a_link_that_became_slow_is_not_trusted() -> None:
 
 def test_a_guest_that_stands_still_is_let_go() -> None:
     def stopped(t: int, **changes: object) -> Sample:
-        return moving(float(t), domain="paused", reason="migration", remaining=0, **changes)
+        fields = {"remaining": 0, **changes}
+        return moving(float(t), domain="paused", reason="migration", **fields)
 
     made = actions(rules(Options()), seconds(149) + [stopped(t) for t in range(150, 300)])
     assert names(made) == [(211.0, "Abort")]
-    silent = [stopped(t, processed=150 * 10**6) for t in range(50, 300)]
+    silent = [stopped(t, processed=150 * 10**6, remaining=10**6) for t in range(50, 300)]
     made = actions(rules(DISRUPT), [*seconds(49), moving(49.0, processed=150 * 10**6), *silent])
     assert names(made) == [(66.0, "Abort")]
+    sent = [stopped(t, processed=150 * 10**6) for t in range(50, 300)]
+    late = actions(rules(DISRUPT), [*seconds(49), moving(49.0, processed=150 * 10**6), *sent])
+    assert names(late) == [(111.0, "Abort")], "with nothing left to send it may be about to run over there"
     assert isinstance(made[0][1], Abort)
     assert made[0][1].cause is Cause.LINK
 

@@ -59,6 +59,33 @@ def test_a_guest_that_runs_on_both_sides_is_left_to_a_person() -> None:
     assert stage.world.target is not None
 
 
+def test_of_two_copies_the_one_that_came_over_is_ended_at_once() -> None:
+    """libvirt resumed the source, and the target's began to run later than that."""
+    stage = Stage(World(fault="stream"))
+    stage.world.expendable.add("target")
+
+    async def appear(call: str) -> None:
+        if call == "peer.state" and not stage.hooks.released:
+            twin = DomainRecord(
+                uuid=UUID, name="default_vm", state=DomainState.RUNNING, reason="migrated", persistent=True
+            )
+            stage.world.put("target", twin)
+
+    stage.world.hook = appear
+    record = migrate(stage)
+    assert (record.cause, record.untold, stage.world.running) == (Cause.HYPERVISOR, False, ["source"])
+    assert (stage.world.target, stage.hooks.released) == (None, 1)
+
+
+def test_a_target_that_did_not_hear_that_the_guest_stayed_is_remembered() -> None:
+    stage = Stage(World(fault="stream"))
+    stage.wire.down.update({"state", "finish"})
+    record = migrate(stage)
+    assert (record.phase, record.untold, stage.world.running) == (Phase.FAILED, True, ["source"])
+    stage = Stage(World(fault="stream"))
+    assert not migrate(stage).untold
+
+
 @pytest.mark.parametrize(
     ("fault", "owner"), [("none", "source"), ("incoming", "source"), ("running", "target")]
 )

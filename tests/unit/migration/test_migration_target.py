@@ -9,7 +9,7 @@ import pytest
 from migration_stage import Stage
 from migration_world import UUID, World, run
 
-from launcher.errors import Exhausted, StorageError
+from launcher.errors import Exhausted, HypervisorUnavailable, StorageError
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
@@ -146,6 +146,55 @@ def test_a_guest_that_runs_here_is_adopted_whatever_the_source_thinks(succeeded:
 
     run(scenario())
     assert (stage.hooks.adopted, stage.hooks.released, stage.world.running) == (1, 0, ["target"])
+
+
+def test_a_guest_that_its_source_has_is_ended_here_even_if_it_was_adopted() -> None:
+    stage = Stage(World())
+    stage.world.expendable.add("target")
+
+    async def scenario() -> None:
+        await stage.target.prepare(request())
+        stage.world.put("target", RUNNING)
+        await stage.target.arrived(UUID)
+        assert stage.hooks.adopted == 1
+        for _ in range(2):
+            state = await stage.target.finish("attempt-1", succeeded=False, reclaim=True)
+            assert (state.known, state.domain) == (True, "")
+
+    run(scenario())
+    assert (stage.world.running, stage.hooks.released) == (["source"], 1)
+
+
+def test_a_reclaimed_guest_does_not_live_when_libvirt_answers_again() -> None:
+    """The target's libvirtd stood still at the switch: the source's resumed the guest without its answer."""
+    stage = Stage(World())
+    stage.world.expendable.add("target")
+
+    async def scenario() -> None:
+        await stage.target.prepare(request())
+        stage.world.errors["target.domain"] = [HypervisorUnavailable("it stands still")]
+        with pytest.raises(HypervisorUnavailable):
+            await stage.target.finish("attempt-1", succeeded=False, reclaim=True)
+        assert stage.hooks.fenced == 1
+        assert stage.incoming.kept["attempt-1"].reclaimed, "also after a restart of this agent"
+        stage.world.put("target", RUNNING)
+        await stage.target.arrived(UUID)
+
+    run(scenario())
+    assert (stage.hooks.adopted, stage.hooks.released, stage.world.running) == (0, 1, ["source"])
+
+
+def test_a_domain_that_did_not_come_over_is_not_ended() -> None:
+    stage = Stage(World())
+
+    async def scenario() -> None:
+        await stage.target.prepare(request())
+        stage.world.put("target", domain(DomainState.PAUSED, "user"))
+        state = await stage.target.finish("attempt-1", succeeded=False, reclaim=True)
+        assert state.domain == "paused"
+
+    run(scenario())
+    assert stage.hooks.released == 0
 
 
 def test_an_incoming_domain_ends_only_when_the_source_says_so() -> None:
