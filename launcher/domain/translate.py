@@ -56,12 +56,14 @@ def translate(
     emulation: bool = False,
     block_claims: Iterable[str] = (),
     settings: PlanSettings | None = None,
+    architecture: str = "",
 ) -> str:
     """The domain XML of ``vmi``, whose defaults may still be missing.
 
     Without capabilities the host is one that has KVM and can do all that is asked, with the newest libvirt.
     ``cpuset`` are the pCPUs that may be dedicated (none given: all of the host), ``emulation`` says that the
     guest runs without KVM, ``block_claims`` names the claims (or their volumes) that are block devices.
+    ``architecture`` is the host's where the manifest names none and there are no capabilities (empty: amd64).
 
     Raises:
         InvalidSpec: the manifest has errors; all that were found.
@@ -78,6 +80,7 @@ def translate(
             emulation=emulation,
             block_claims=block_claims,
             settings=settings,
+            architecture=architecture,
         )
     )
 
@@ -91,6 +94,7 @@ def translate_plan(
     emulation: bool = False,
     block_claims: Iterable[str] = (),
     settings: PlanSettings | None = None,
+    architecture: str = "",
 ) -> VMPlan:
     """The plan behind ``translate``; the same arguments, the same errors."""
     assumed = assume(
@@ -101,6 +105,7 @@ def translate_plan(
         emulation=emulation,
         block_claims=block_claims,
         settings=settings,
+        architecture=architecture,
     )
     full = apply_defaults(named(vmi), assumed.defaults)
     violations = check(vmi, settings=assumed.defaults, defaulted=full)
@@ -118,6 +123,7 @@ def assume(
     emulation: bool = False,
     block_claims: Iterable[str] = (),
     settings: PlanSettings | None = None,
+    architecture: str = "",
 ) -> Assumptions:
     """What ``translate`` assumes with the same arguments.
 
@@ -125,7 +131,7 @@ def assume(
         InvalidRequest: a capabilities text cannot be read.
     """
     chosen = replace(settings or PlanSettings(), allow_emulation=emulation)
-    facts = _facts(vmi, capabilities_xml, domain_capabilities_xml)
+    facts = _facts(vmi.spec.architecture or architecture, capabilities_xml, domain_capabilities_xml)
     if emulation:
         facts = replace(facts, kvm_usable=False)
     return Assumptions(
@@ -164,10 +170,7 @@ def stand_ins(vmi: VirtualMachineInstance, assumed: Assumptions) -> Allocations:
     )
 
 
-def _facts(
-    vmi: VirtualMachineInstance, capabilities_xml: str | None, domain_capabilities_xml: str | None
-) -> NodeFacts:
-    asked = vmi.spec.architecture or ""
+def _facts(asked: str, capabilities_xml: str | None, domain_capabilities_xml: str | None) -> NodeFacts:
     if capabilities_xml is None:
         facts = assumed_facts(asked)
     else:

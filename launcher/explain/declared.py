@@ -77,7 +77,6 @@ _TOLD = "launcher.plan.address_service"
 _BEHIND = "launcher.plan.masquerade"
 _LEDGER = "launcher.agent.ledger"
 _HANDED = "a cluster allocates claims; the agent is handed the devices"
-_TAG = "written into no metadata of the guest yet"
 _UNPLUG = "whether the volume may be unplugged although the guest booted with it"
 
 INSTANCE: tuple[Declaration, ...] = (
@@ -145,7 +144,7 @@ INSTANCE: tuple[Declaration, ...] = (
         "set by the guest agent whenever it connects",
     ),
     _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
-    _not_yet("spec.networks[].multus.default", "the interface is made like any other"),
+    _not_here("spec.networks[].multus.default", "there is no pod whose first network it could take"),
     _enforced(
         "spec.networks[].multus.networkName",
         _NETWORKS,
@@ -162,14 +161,19 @@ INSTANCE: tuple[Declaration, ...] = (
         _LEDGER,
         "then what QEMU needs itself is not reserved",
     ),
-    _not_yet("spec.domain.memory.reservedOverhead.memLock", "locking follows from the devices and realtime"),
+    _not_here(
+        "spec.domain.memory.reservedOverhead.memLock",
+        "libvirt lets QEMU lock what its devices need; realtime locks all",
+    ),
     _enforced(
         "spec.domain.launchSecurity.sev.attestation",
         "launcher.agent.lifecycle",
         "without session and dhCert the guest waits for launcherctl sev setup",
     ),
     _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
-    _not_yet(f"{_DEVICES}.disks[].tag", _TAG),
+    _enforced(
+        f"{_DEVICES}.disks[].tag", _CLOUD_INIT, "told by the config drive, with address or serial number"
+    ),
     _enforced(f"{_DEVICES}.gpus[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
     _enforced(f"{_DEVICES}.hostDevices[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
     _enforced(f"{_DEVICES}.interfaces[].tag", _CLOUD_INIT, "told by the config drive, with the PCI address"),
@@ -193,7 +197,6 @@ INSTANCE: tuple[Declaration, ...] = (
     _enforced("spec.volumes[].sysprep.configMap", _MEDIA, _CONTENT),
     _enforced("spec.volumes[].dataVolume.hotpluggable", "launcher.agent.update_volumes", _UNPLUG),
     _enforced("spec.volumes[].persistentVolumeClaim.hotpluggable", "launcher.agent.update_volumes", _UNPLUG),
-    _not_yet("spec.volumes[].persistentVolumeClaim.readOnly", "what the disk says decides"),
     _enforced("spec.volumes[].memoryDump.claimName", _DUMPS, "where launcherctl memory-dump puts a dump"),
     _not_yet("spec.volumes[].memoryDump.hotpluggable", "a dump needs no volume to be plugged"),
     _not_yet("spec.volumes[].memoryDump.readOnly", "a claim is read only by its users, not by dumps"),

@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from launcher.plan import versions
 from launcher.plan.context import PlanContext, vcpu_topology
 from launcher.plan.features import hyperv_left_out
+from launcher.plan.volumes import is_read_only
 
 
 def notes(context: PlanContext) -> tuple[str, ...]:
     """One sentence for each thing that is done otherwise than asked, with the field it is about."""
-    return (*_sockets(context), *_emulated_model(context), *_tlbflush(context), *_hyperv(context))
+    return (
+        *_sockets(context),
+        *_emulated_model(context),
+        *_tlbflush(context),
+        *_hyperv(context),
+        *_writable(context),
+    )
 
 
 def _sockets(context: PlanContext) -> Iterator[str]:
@@ -43,4 +50,16 @@ def _hyperv(context: PlanContext) -> Iterator[str]:
         yield (
             f"spec.domain.features.hyperv: {', '.join(left_out)} left out; without KVM they have no effect, "
             "and QEMU does not start with all of them"
+        )
+
+
+def _writable(context: PlanContext) -> Iterator[str]:
+    volumes = {volume.name: volume for volume in context.vmi.spec.volumes}
+    for index, disk in enumerate(context.devices.disks):
+        volume = volumes.get(disk.name)
+        if volume is None or not is_read_only(volume) or disk.disk is None or disk.disk.bus != "sata":
+            continue
+        yield (
+            f"spec.domain.devices.disks[{index}].disk.bus: a disk on sata can be written to, "
+            f"though the claim of volume {disk.name} is for reading only"
         )

@@ -25,6 +25,7 @@ from launcher.plan.volumes import (
     claim_name,
     claim_source,
     default_pull_policy,
+    is_read_only,
     volume_kind,
     volume_label,
 )
@@ -127,7 +128,7 @@ def _claim(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
         return
     owner, (source, _) = context.allocations.uid, claim_source(context, volume)
     image = not source.block and not source.path.endswith(".iso")
-    if image and place.capacity >= MIB and volume.ephemeral is None:
+    if image and place.capacity >= MIB and volume.ephemeral is None and not is_read_only(volume):
         yield CreateImage(
             owner=owner,
             volume=volume.name,
@@ -171,17 +172,10 @@ def _shares(context: PlanContext, devices: DevicesPlan) -> Iterator[AnyStep]:
             directory=filesystem.directory,
             socket=filesystem.socket,
             log=context.paths.virtiofsd_log(index),
-            readonly=_is_read_only(volume),
+            readonly=is_read_only(volume),
             uid=context.facts.qemu_uid,
             gid=context.facts.qemu_gid,
         )
-
-
-def _is_read_only(volume: Volume) -> bool:
-    if volume.container_path is not None:
-        return True
-    claim = volume.persistent_volume_claim
-    return claim is not None and bool(claim.read_only)
 
 
 def _whole_mib(size: int) -> int:

@@ -59,7 +59,7 @@ _KINDS = {
 
 class VolumePlace(msgspec.Struct, frozen=True, kw_only=True):
     """The image of a volume. ``bound`` False: nobody said where its claim lies; the path is a stand-in.
-    ``preallocated``: its blocks are to stay taken."""
+    ``preallocated``: its blocks are to stay taken; ``readonly``: nobody may write to it."""
 
     kind: str
     source: DiskSource
@@ -67,6 +67,7 @@ class VolumePlace(msgspec.Struct, frozen=True, kw_only=True):
     backing: Backing | None = None
     bound: bool = True
     preallocated: bool = False
+    readonly: bool = False
 
 
 def volume_kind(volume: Volume) -> str:
@@ -151,8 +152,18 @@ def volume_place(context: PlanContext, volume: Volume) -> VolumePlace:
         source, bound = claim_source(context, volume)
         place = context.allocations.claims.get(claim_name(volume) or "")
         kept = place is not None and place.preallocated
-        return VolumePlace(kind=kind, source=source, bound=bound, preallocated=kept)
+        return VolumePlace(
+            kind=kind, source=source, bound=bound, preallocated=kept, readonly=is_read_only(volume)
+        )
     return VolumePlace(kind=kind, source=DiskSource(path=paths.iso(volume.name)))
+
+
+def is_read_only(volume: Volume) -> bool:
+    """Whether the guest is not to write to the volume, by whatever disk or share it has it."""
+    if volume.container_path is not None:
+        return True
+    claim = volume.persistent_volume_claim
+    return claim is not None and bool(claim.read_only)
 
 
 def claim_source(context: PlanContext, volume: Volume) -> tuple[DiskSource, bool]:

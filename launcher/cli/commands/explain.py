@@ -82,7 +82,11 @@ def _manifest(file: str, output: str, *, defaults: bool, host: dict[str, Any]) -
     from launcher.explain.report import as_data, as_text
     from launcher.explain.translation import node_translator
 
-    found = made_of(file, lambda vmi: provenance(vmi, node_translator(vmi, assume(vmi, **assumed(**host)))))
+    found = made_of(
+        file,
+        lambda vmi: provenance(vmi, node_translator(vmi, assume(vmi, **assumed(**host)))),
+        architecture=host["architecture"],
+    )
     if found is None:
         return exits.INVALID
     if output == "json":
@@ -100,6 +104,7 @@ def _overhead(file: str, output: str, *, host: dict[str, Any]) -> int:
     found = made_of(
         file,
         lambda vmi: memory_overhead(translate_plan(vmi, **assumed(**host)), added=added_overhead(vmi)),
+        architecture=host["architecture"],
     )
     if found is None:
         return exits.INVALID

@@ -26,7 +26,9 @@ def plan(file: str, output: str, **host: Any) -> int:
     from launcher.domain.translate import translate_plan
     from launcher.plan.model import encode
 
-    planned = made_of(file, lambda vmi: translate_plan(vmi, **assumed(**host)))
+    planned = made_of(
+        file, lambda vmi: translate_plan(vmi, **assumed(**host)), architecture=host["architecture"]
+    )
     if planned is None:
         return exits.INVALID
     made = json.loads(encode(planned))

@@ -24,7 +24,7 @@ def translate(file: str, **host: Any) -> int:
     """
     from launcher.domain.translate import translate as to_xml
 
-    text = made_of(file, lambda vmi: to_xml(vmi, **assumed(**host)))
+    text = made_of(file, lambda vmi: to_xml(vmi, **assumed(**host)), architecture=host["architecture"])
     if text is None:
         return exits.INVALID
     click.echo(text.rstrip("\n"))

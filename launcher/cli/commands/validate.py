@@ -8,6 +8,7 @@ import json
 import click
 
 from launcher.cli import exits
+from launcher.cli.assumed import arch_option
 from launcher.cli.checked import load_checked
 from launcher.cli.session import file_option
 from launcher.errors import InvalidSpec, Violation
@@ -15,8 +16,9 @@ from launcher.errors import InvalidSpec, Violation
 
 @click.command(short_help="Check a manifest (needs no agent).")
 @file_option
+@arch_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def validate(file: str, output: str) -> int:
+def validate(file: str, output: str, architecture: str) -> int:
     """Check a manifest against the schema and all rules; needs no agent.
 
     Exit status 0: valid. 2: not; every error is printed, as FILE:LINE:COLUMN: PATH: MESSAGE on standard
@@ -25,7 +27,7 @@ def validate(file: str, output: str) -> int:
     violations: tuple[Violation, ...] = ()
     hint = ""
     try:
-        load_checked(file)
+        load_checked(file, architecture)
     except InvalidSpec as error:
         violations, hint = error.violations, error.hint
     if output == "json":

@@ -37,7 +37,7 @@ spec:
     - {name: data, persistentVolumeClaim: {claimName: data, readOnly: false, hotpluggable: false}}
     - {name: common, hostDisk: {path: /images/common.img, type: DiskOrCreate, capacity: 2Gi, shared: true}}
     - {name: media, dataVolume: {name: media, hotpluggable: false}}
-    - {name: passed, persistentVolumeClaim: {claimName: passed, readOnly: true, hotpluggable: true}}
+    - {name: passed, persistentVolumeClaim: {claimName: passed, readOnly: false, hotpluggable: true}}
 """
 
 MORE_VOLUMES = """
@@ -110,7 +110,7 @@ spec:
     memory: {guest: 1Gi}
     devices:
       disks: [{name: passed, lun: {bus: virtio}}]
-  volumes: [{name: passed, persistentVolumeClaim: {claimName: passed}}]
+  volumes: [{name: passed, persistentVolumeClaim: {claimName: passed, readOnly: true}}]
 """
 
 EXAMPLES = {

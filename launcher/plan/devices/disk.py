@@ -109,7 +109,7 @@ def _disk(
         unit=position(target) if bus == "scsi" else None,
         address=pci_address(disk.disk.pci_address, field=f"{field}.disk.pciAddress") if disk.disk else None,
         boot_order=disk.boot_order or None,
-        readonly=_readonly(disk, place),
+        readonly=_readonly(disk, bus, place),
         shareable=shareable,
         serial=(disk.serial or None) if plain else None,
         tray=(disk.cdrom.tray or "closed") if disk.cdrom is not None else None,
@@ -134,8 +134,11 @@ def _device(disk: Disk) -> Literal["disk", "lun", "cdrom"]:
     return "lun" if disk.lun is not None else "disk"
 
 
-def _readonly(disk: Disk, place: VolumePlace | None) -> bool:
+def _readonly(disk: Disk, bus: str, place: VolumePlace | None) -> bool:
     if place is not None and place.kind == "downwardMetrics":
+        return True
+    # A disk on SATA cannot be read-only; the plan's notes say so.
+    if place is not None and place.readonly and bus != "sata":
         return True
     if disk.cdrom is not None:
         return disk.cdrom.readonly is not False

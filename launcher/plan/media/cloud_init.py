@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.errors import InvalidSpec, Violation
-from launcher.plan.devices.model import PciAddress
+from launcher.plan.devices.model import DiskPlan, PciAddress
 from launcher.plan.media.credentials import FIELD, public_keys
 from launcher.plan.media.material import Material, MediaFile, missing
 from launcher.spec.model import (
@@ -159,6 +159,10 @@ def _devices(material: Material) -> Iterator[dict[str, Any]]:
             found = {"type": "nic", "bus": "pci", "address": _address(interface.address)}
             yield {**found, **({"mac": interface.mac} if interface.mac else {}), "tags": [tag]}
     devices = material.vmi.spec.domain.devices
+    labels = {disk.name: disk.tag for disk in devices.disks if disk.tag}
+    for disk in material.devices.disks:
+        if disk.name in labels:
+            yield {**_of_disk(disk), "tags": [labels[disk.name]]}
     named = {device.name: device.tag for device in devices.host_devices if device.tag}
     named |= {device.name: device.tag for device in devices.gpus if device.tag}
     for hostdev in material.devices.hostdevs:
@@ -174,6 +178,16 @@ def _devices(material: Material) -> Iterator[dict[str, Any]]:
         elif hostdev.name in named:
             found = {"type": "hostdev", "bus": "pci", "address": _address(hostdev.address)}
             yield {**found, "tags": [named[hostdev.name]]}
+
+
+def _of_disk(disk: DiskPlan) -> dict[str, Any]:
+    """A disk as OpenStack's metadata tells of it; one on SATA or USB is known by its serial number only."""
+    found: dict[str, Any] = {"type": "disk", "bus": "pci" if disk.bus == "virtio" else disk.bus}
+    if disk.address is not None:
+        found["address"] = _address(disk.address)
+    elif disk.unit is not None:
+        found["address"] = f"0:0:0:{disk.unit}"
+    return {**found, "serial": disk.serial} if disk.serial else found
 
 
 def _address(address: PciAddress) -> str:

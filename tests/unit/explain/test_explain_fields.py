@@ -135,4 +135,4 @@ def test_a_declaration_of_something_that_shows_is_found() -> None:
     field = find(spec_of(), "spec.domain.memory.reservedOverhead.memLock")
     assert field is not None
     fate = Fate(field=field, disposition=Disposition.TRANSLATED, xml=("metadata",))
-    assert "not acted on yet" in contradiction(fate)
+    assert "not applicable on a node" in contradiction(fate)

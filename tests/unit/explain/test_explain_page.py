@@ -155,7 +155,7 @@ def test_launcherctl_explains_a_manifest(tmp_path: Path, capsys: pytest.CaptureF
     assert run(["explain", "-f", str(file), "--defaults"]) == 0
     text = capsys.readouterr().out
     assert "<!-- spec.domain.memory.guest -->" in text
-    assert "not acted on yet: locking follows from" in text
+    assert "not applicable on a node: libvirt lets QEMU lock" in text
     assert "+ spec.domain.cpu.model: host-model" in text
 
 

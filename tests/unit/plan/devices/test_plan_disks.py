@@ -11,12 +11,16 @@ from launcher.plan.devices.disk import plan_disks, unbound_claims
 from launcher.plan.devices.model import (
     Backing,
     BlockSizes,
+    DevicesPlan,
     DiskPlan,
     DiskSource,
     PciAddress,
     Unbound,
 )
 from launcher.plan.facts import NodeFacts, version
+from launcher.plan.notes import notes
+from launcher.plan.steps import RequireFile
+from launcher.plan.volume_steps import plan_steps
 
 EMPTY = "volumes: [{name: a, emptyDisk: {capacity: 1Gi}}]"
 
@@ -63,6 +67,22 @@ def test_a_lun_is_a_block_device() -> None:
     with pytest.raises(InvalidSpec) as caught:
         one("{name: a, lun: {bus: scsi}}", volumes, claims={"c": {"path": "/claims/c"}})
     assert caught.value.violations[0].field == "spec.domain.devices.disks[0].lun"
+
+
+@pytest.mark.parametrize(
+    ("bus", "readonly", "written"), [("virtio", True, False), ("scsi", True, False), ("sata", False, True)]
+)
+def test_a_claim_that_is_read_only(bus: str, readonly: bool, written: bool) -> None:
+    spec = f"""
+domain: {{devices: {{disks: [{{name: a, disk: {{bus: {bus}}}}}]}}}}
+volumes: [{{name: a, persistentVolumeClaim: {{claimName: c, readOnly: true}}}}]
+"""
+    made = context(spec, claims={"c": {"path": "/claims/c", "capacity": 1 << 30}})
+    (disk,) = plan_disks(made)
+    assert disk.readonly is readonly
+    assert bool([note for note in notes(made) if "disks[0].disk.bus" in note]) is written
+    steps = plan_steps(made, DevicesPlan(disks=(disk,)))
+    assert any(isinstance(step, RequireFile) for step in steps), "no image is made in it"
 
 
 def test_a_container_disk_is_an_overlay_on_what_was_fetched() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from launcher.errors import InvalidRequest, InvalidSpec
-from launcher.plan.devices.model import DevicesPlan, InterfacePlan, PciAddress
+from launcher.plan.devices.model import DevicesPlan, DiskPlan, InterfacePlan, PciAddress
 from launcher.plan.media.material import Material
 from launcher.plan.media.volume import acpi_table, require_content, volume_files
 from launcher.plan.steps import MakeIso, WriteAcpiTable
@@ -34,7 +34,8 @@ metadata:
   labels: {{app: web, tier: "front \\"end\\""}}
   annotations: {{kubevirt.io/instancetype-name: small, note: äö}}
 spec:
-  domain: {{memory: {{guest: 1Gi}}, cpu: {{cores: 2}}, devices: {{interfaces: [{{name: net, tag: front}}]}},
+  domain: {{memory: {{guest: 1Gi}}, cpu: {{cores: 2}}, devices: {{interfaces: [{{name: net, tag: front}}],
+           disks: [{{name: v, tag: data}}, {{name: w, tag: log}}]}},
            resources: {{requests: {{memory: 512Mi, cpu: 1500m}}}}}}
   volumes: [{{name: v, {source}}}]
 {spec}
@@ -77,10 +78,15 @@ def test_config_drive_tells_tagged_devices_with_their_addresses() -> None:
     nic = InterfacePlan(
         name="net", model="virtio", mac="02:00:00:00:00:01", address=PciAddress(bus=1, slot=0)
     )
+    disks = (
+        DiskPlan(name="v", device="disk", bus="virtio", target="vda", address=PciAddress(bus=4, slot=0)),
+        DiskPlan(name="w", device="disk", bus="scsi", target="sda", unit=0, serial="S1"),
+        DiskPlan(name="x", device="disk", bus="sata", target="sdb"),
+    )
     untagged = InterfacePlan(name="other", model="virtio", address=PciAddress(bus=2, slot=0))
     found = files(
         "cloudInitConfigDrive: {userData: x, networkData: '{}'}",
-        devices=DevicesPlan(interfaces=(nic, untagged)),
+        devices=DevicesPlan(interfaces=(nic, untagged), disks=disks),
     )
     metadata = json.loads(found["openstack/latest/meta_data.json"])
     assert metadata == {
@@ -95,7 +101,9 @@ def test_config_drive_tells_tagged_devices_with_their_addresses() -> None:
                 "address": "0000:01:00.0",
                 "mac": "02:00:00:00:00:01",
                 "tags": ["front"],
-            }
+            },
+            {"type": "disk", "bus": "pci", "address": "0000:04:00.0", "tags": ["data"]},
+            {"type": "disk", "bus": "scsi", "address": "0:0:0:0", "serial": "S1", "tags": ["log"]},
         ],
     }
     assert found["openstack/latest/user_data"] == b"x"
