@@ -51,8 +51,10 @@ class Findings:
     def __init__(self) -> None:
         self._violations: list[Violation] = []
         self._more = 0
-        self.shifted = False
-        """An item of a list could not be read, so those behind it lost their places."""
+        self.unread_object = False
+        """An object in a list could not be read at all: a disk, a network."""
+        self.nameless = False
+        """Something has no name that could be read, so that others may look for it in vain."""
         self.probable: set[str] = set()
         """Fields that were probably meant by unknown ones."""
         self._meant: dict[tuple[str, int], str] = {}

@@ -196,16 +196,15 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
     """Judge by the rules what could be read of an object that does not fit its schema.
 
     What a rule says about a field that could not be read, or about one around or below it, is left out: the
-    value that is missing there may be what it misses.
+    value that is missing there may be what it misses. So is a name that leads nowhere, when something has
+    none.
     """
     from launcher.spec.rules import check, check_migration  # they are needed only here, and not cheap
+    from launcher.spec.rules.finding import NOT_FOUND
 
-    if findings.shifted or len(findings) > MOST_BEFORE_RULES:
+    if findings.unread_object or len(findings) > MOST_BEFORE_RULES:
         return
-    try:
-        obj = msgspec.convert(data, kind.model, dec_hook=dec_hook)
-    except msgspec.ValidationError:
-        return  # something required is missing: too little is left to judge
+    obj = msgspec.convert(data, kind.model, dec_hook=dec_hook)
     read = _loaded(obj, Positions(root=node), "")
     found: tuple[Violation, ...] = ()
     if isinstance(read.obj, VirtualMachineInstance):
@@ -217,6 +216,8 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
     around = {parent for v in known if v.type != UNKNOWN for parent in ancestors(v.field)}
     for violation in with_positions(found, read.positions):
         field = violation.field
+        if violation.type == NOT_FOUND and findings.nameless:
+            continue
         if field not in around and not unread.intersection((field, *ancestors(field))):
             findings.take(violation)
 

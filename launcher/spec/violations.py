@@ -78,7 +78,7 @@ class _Struct:
         self._fields = {
             field.encode_name: ("." + field.encode_name, _reader(field.type)) for field in kind.fields
         }
-        self._required = tuple(field.encode_name for field in kind.fields if field.required)
+        self._required = {field.encode_name: field.type for field in kind.fields if field.required}
 
     def __call__(self, node: Node, path: FieldPath, findings: Findings) -> Any:
         if type(node) is not Mapping:
@@ -96,9 +96,12 @@ class _Struct:
                 content = read(value, FieldPath(path, segment), findings)
                 if content is not ABSENT:
                     result[key.text] = content
-        for name in self._required:
+        for name, kind in self._required.items():
             if name not in given:
                 findings.add(path / name, REQUIRED, "the field is required", node, show=False)
+            if name not in result:
+                result[name] = _stopgap(kind)
+                findings.nameless |= name == "name"
         return result
 
 
@@ -107,6 +110,7 @@ class _List:
 
     def __init__(self, item: mi.Type) -> None:
         self._read = _reader(item)
+        self._item = item
 
     def __call__(self, node: Node, path: FieldPath, findings: Findings) -> Any:
         if type(node) is not Sequence:
@@ -115,14 +119,15 @@ class _List:
         result = []
         for index, item in enumerate(node.items):
             here = FieldPath(path, f"[{index}]")
+            content: Any = ABSENT
             if is_null(item):
                 findings.wrong_type(here, item, "a value; an item of a list cannot be absent")
             else:
                 content = self._read(item, here, findings)
-                if content is not ABSENT:
-                    result.append(content)
-                else:
-                    findings.shifted = True
+            if content is ABSENT:
+                findings.unread_object |= isinstance(self._item, mi.StructType)
+                content = _stopgap(self._item)
+            result.append(content)
         return result
 
 
@@ -268,6 +273,33 @@ _SIMPLE: Final[dict[type, Reader]] = {
 def _struct_reader(kind: type) -> Reader:
     """The reader of a whole object. Describing its types takes some 50 ms, so it is done once."""
     return _reader(mi.type_info(kind))
+
+
+def _stopgap(kind: mi.Type) -> Any:
+    """Plain data in place of what is required and could not be read: the least that the type takes.
+
+    It never gets into an object that is accepted, as there is a finding then; the rules judge the rest by it.
+    """
+    match kind:
+        case mi.Metadata():
+            return _stopgap(kind.type)
+        case mi.UnionType():
+            return _stopgap(kind.types[0])
+        case mi.StructType():
+            return {field.encode_name: _stopgap(field.type) for field in kind.fields if field.required}
+        case mi.VarTupleType():
+            return []
+        case mi.DictType():
+            return {}
+        case mi.IntType():
+            return max(0, kind.ge or 0)
+        case mi.LiteralType():
+            return kind.values[0]
+        case mi.CustomType():
+            return Quantity("0")
+        case mi.BoolType():
+            return False
+    return ""
 
 
 def _reader(kind: mi.Type, *, optional: bool = False) -> Reader:

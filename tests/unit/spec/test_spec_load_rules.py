@@ -54,6 +54,40 @@ def test_one_wrong_field_hides_no_other_mistake(old: str, new: str, wrong: str) 
     assert fields(MANIFEST.replace(old, new, 1)) == {wrong, *RULES}
 
 
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ("  dnsConfig: {nameservers: [{}]}\n", {"dnsConfig.nameservers[0]"}),
+        ("  livenessProbe: {exec: {command: [sleep, []]}}\n", {"livenessProbe.exec.command[1]"}),
+        ("  livenessProbe: {exec: {command: [sleep, null]}}\n", {"livenessProbe.exec.command[1]"}),
+        ("  livenessProbe: {httpGet: {path: /}}\n", {"livenessProbe.httpGet.port"}),
+        (
+            "  accessCredentials: [{sshPublicKey: {source: {}}}]\n",
+            {
+                "accessCredentials[0].sshPublicKey.propagationMethod",
+                "accessCredentials[0].sshPublicKey.source.secret",
+            },
+        ),
+        (
+            "  networks: [{pod: {}}]\n",
+            {"networks[0].name"},
+        ),
+        (
+            "  resourceClaims: [{resourceClaimName: A}]\n",
+            {"resourceClaims[0].name", "resourceClaims[0].resourceClaimName"},
+        ),
+    ],
+)
+def test_what_is_required_and_missing_hides_no_other_mistake(written: str, wrong: set[str]) -> None:
+    found = fields(MANIFEST.replace("spec:\n", f"spec:\n{written}", 1))
+    assert found == {*(f"spec.{field}" for field in wrong), *RULES}
+
+
+def test_a_nameless_object_may_be_the_one_that_others_mean() -> None:
+    text = MANIFEST.replace("volumes: [{name: a, emptyDisk", "volumes: [{emptyDisk")
+    assert fields(text) == {"spec.volumes[0].name", *RULES}
+
+
 def test_what_could_not_be_read_is_not_missed_by_the_rules() -> None:
     """Without its memory the guest has none, but the user did write some."""
     found = fields(MANIFEST.replace("memory: {guest: 64Mi}", "memory: 64Mi"))
