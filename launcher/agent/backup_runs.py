@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from launcher.agent.backup_records import ENDED, CheckpointRecord, CopyRecord
+from launcher.agent.backup_rules import MOST_CHECKPOINTS, backup_status
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.quiesce import ONLINE, Quiesce
@@ -76,7 +77,7 @@ class CopyRuns:
             self._checkpoints[checkpoint.key] = checkpoint
         living = {record.uid for record in self._instances.records()}
         for copy in self.copies():
-            if copy.uid not in living and copy.phase in ENDED and not copy.own:
+            if copy.uid not in living and copy.phase in ENDED and copy.kind == "backup":
                 await self.forget(copy)
         for checkpoint in self.checkpoints():
             if checkpoint.uid not in living:
@@ -91,6 +92,11 @@ class CopyRuns:
     def checkpoints(self) -> tuple[CheckpointRecord, ...]:
         """All checkpoints, oldest first."""
         return tuple(sorted(self._checkpoints.values(), key=lambda found: (found.created, found.key)))
+
+    def domain_of(self, checkpoint: CheckpointRecord) -> str:
+        """The UUID of the domain that has ``checkpoint``; empty when it is gone."""
+        found = (r.plan.identity.uuid for r in self._instances.records() if r.uid == checkpoint.uid)
+        return next(found, "")
 
     def on_event(self, event: Event) -> None:
         """What libvirt tells."""
@@ -168,8 +174,10 @@ class CopyRuns:
     async def _begin(self, machine: Machine, copy: CopyRecord, *, quiesce: bool) -> CopyRecord:
         async with self._claimed(machine, copy):
             try:
-                if copy.own:
+                if copy.kind == "snapshot":
                     await asyncio.to_thread(copies.make_copy_directory, Path(copy.directory))
+                elif copy.own:
+                    await asyncio.to_thread(copies.make_backup_directory, Path(copy.directory))
                 held = self._quiesce.quiet(machine) if quiesce else nullcontext(_NO_AGENT_ASKED)
                 xml = checkpoint_xml(copy.checkpoint, copy.job) if copy.checkpoint else ""
                 async with held as indications:
@@ -179,6 +187,7 @@ class CopyRuns:
                 raise
             log.info(f"{copy.kind} {copy.name} is under way", vmi=copy.instance, uid=copy.uid)
             copy = await self.save(replace(copy, phase="InProgress", indications=indications))
+            await self._show(copy)
             self._follow(copy)
             return copy
 
@@ -284,7 +293,16 @@ class CopyRuns:
         await self._give_back(copy)
         ended = self._services.clock.now()
         done = replace(copy, phase="Failed" if why else "Succeeded", message=why, ended=ended)
+        await self._show(done)
         await self.save(replace(done, processed=done.processed if why else done.total))
+
+    async def _show(self, copy: CopyRecord) -> None:
+        """Let the instance's status tell of a backup."""
+        machine = self._instances.by_uuid(copy.uuid)
+        if machine is not None and copy.kind == "backup":
+            status = backup_status(copy)
+            with contextlib.suppress(NotFound):
+                await machine.update(lambda record: replace(record, backup=status), wake=False)
 
     async def _keep_checkpoint(self, copy: CopyRecord) -> str:
         """Write its checkpoint down; why that cannot be done, else empty."""
@@ -307,6 +325,9 @@ class CopyRuns:
                 xml=xml,
             )
         )
+        for oldest in [c for c in self.checkpoints() if c.uid == copy.uid][:-MOST_CHECKPOINTS]:
+            await self._services.hypervisor.delete_checkpoint(copy.uuid, oldest.name)
+            await self.forget_checkpoint(oldest)
         return ""
 
     async def _undo(self, copy: CopyRecord) -> None:

@@ -14,16 +14,19 @@ from typing import Final
 from launcher.agent import backup_rules as rules
 from launcher.agent.backup_records import ENDED, CopyKind, CopyRecord
 from launcher.agent.backup_runs import CopyRuns
+from launcher.agent.checkpoints import Checkpoints
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Services
 from launcher.agent.memory_dumps import MemoryDumps
-from launcher.agent.port import ClaimBinding, CopiedVolumeView, CopyView
+from launcher.agent.port import BackupRequest, CheckpointView, ClaimBinding, CopiedVolumeView, CopyView
 from launcher.agent.quiesce import Quiesce, require_running
+from launcher.agent.settings import plan_settings
 from launcher.agent.supervisor import Supervisor
-from launcher.errors import AlreadyExists, NotFound
+from launcher.errors import AlreadyExists, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.hypervisor.port import Event
+from launcher.plan.paths import instance_paths
 from launcher.spec.model import VirtualMachineInstance
 from launcher.storage import copies
 
@@ -32,6 +35,7 @@ log = get(__name__)
 END_TIMEOUT_S: Final = 25.0
 """How long a caller waits for the end of a job; a client's calls end after 30 s by default."""
 SNAPSHOT: Final = "snapshot"
+BACKUP: Final = "backup"
 
 
 class Backups:
@@ -45,6 +49,8 @@ class Backups:
         self._instances = instances
         self._quiesce = Quiesce(services, instances, supervisor)
         self._runs = CopyRuns(services, instances, supervisor, self._quiesce)
+        self._checkpoints = Checkpoints(services, self._runs)
+        self._plan_settings = plan_settings(config)
         self._dumps = MemoryDumps(services, instances, supervisor)
 
     async def load(self) -> None:
@@ -105,6 +111,71 @@ class Backups:
         await asyncio.to_thread(copies.remove_copy_directory, Path(copy.directory))
         await self._runs.forget(copy)
         log.info(f"removed snapshot {name}", vmi=copy.instance, uid=copy.uid)
+
+    async def begin_backup(self, namespace: str, vmi: str, request: BackupRequest) -> CopyView:
+        """See ``BackupPort``.
+
+        Raises:
+            NotFound: no such instance or checkpoint. WrongPhase: not running, or nothing is tracked.
+            Conflict: busy, or the checkpoint is broken: a full backup is needed.
+            InvalidRequest: mode, directory, volumes. AlreadyExists: the name is taken.
+            Exhausted: no room for a full copy. HostUnsupported, HypervisorError: libvirt refuses.
+        """
+        machine = self._instances.find(namespace, vmi)
+        require_running(machine)
+        created = self._services.clock.now()
+        name = rules.copy_name(request.name, vmi, created)
+        self._require_new(BACKUP, namespace, vmi, name)
+        disks = rules.tracked_disks(machine.record, request.volumes)
+        paths = instance_paths(self._plan_settings, machine.record.uid)
+        copy = rules.backup_record(machine.record, disks, request, name=name, created=created, paths=paths)
+        if request.incremental:
+            await self._checkpoints.require(copy)
+        elif request.mode == "push":
+            images = tuple(map(Path, rules.images(disks)))
+            await asyncio.to_thread(copies.require_room, Path(request.directory), images)
+        return view(await self._runs.begin(machine, copy, quiesce=request.quiesce))
+
+    async def list_backups(self, namespace: str | None, vmi: str) -> tuple[CopyView, ...]:
+        """See ``BackupPort``."""
+        return self._list(BACKUP, namespace, vmi)
+
+    async def end_backup(self, namespace: str, vmi: str, name: str, *, abort: bool) -> CopyView:
+        """See ``BackupPort``.
+
+        Raises:
+            NotFound: there is none. WrongPhase: one that is pushed ends by itself.
+            TimedOut: its job does not end.
+        """
+        copy = self._find(BACKUP, namespace, vmi, name)
+        if copy.job.mode == "push" and not abort and copy.phase not in ENDED:
+            raise WrongPhase(f"backup {name} is pushed: it ends by itself", hint="abort it, or wait for it")
+        return view(await self._runs.end(copy, abort=abort, timeout_s=END_TIMEOUT_S))
+
+    async def list_checkpoints(self, namespace: str | None, vmi: str) -> tuple[CheckpointView, ...]:
+        """See ``BackupPort``."""
+        return tuple(
+            CheckpointView(
+                name=found.name,
+                namespace=found.namespace,
+                vmi=found.vmi,
+                created=found.created,
+                volumes=found.volumes,
+                invalid=found.invalid,
+            )
+            for found in self._runs.checkpoints()
+            if namespace in (None, found.namespace) and vmi in ("", found.vmi)
+        )
+
+    async def delete_checkpoint(self, namespace: str, vmi: str, name: str) -> None:
+        """See ``BackupPort``.
+
+        Raises:
+            NotFound: there is none. Conflict: a job of the domain is under way.
+        """
+        machine = self._instances.find(namespace, vmi)
+        require_running(machine)
+        await self._checkpoints.delete(machine.record.uid, name)
 
     async def dump_memory(
         self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None

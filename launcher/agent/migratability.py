@@ -38,6 +38,10 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
         findings.append(
             ("DisksNotLiveMigratable", f"volumes that only this node reaches: {', '.join(local)}")
         )
+    tracked = [disk.name for disk in plan.devices.disks if disk.tracking is not None]
+    if tracked:
+        names = ", ".join(tracked)
+        findings.append(("ChangedBlockTrackingNotLiveMigratable", f"what tracks changes stays here: {names}"))
     if plan.devices.filesystems:
         names = ", ".join(filesystem.name for filesystem in plan.devices.filesystems)
         findings.append(("VirtIOFSNotLiveMigratable", f"virtiofs shares stay on their host: {names}"))

@@ -197,6 +197,15 @@ class BackupPort(Protocol):
     async def delete_snapshot(self, namespace: str, vmi: str, name: str) -> None:
         """Remove a snapshot with its files; one under way is aborted first."""
 
+    async def begin_backup(self, namespace: str, vmi: str, request: BackupRequest) -> CopyView:
+        """Copy tracked disks as they are now, or what changed since a checkpoint; make a checkpoint."""
+
+    async def list_backups(self, namespace: str | None, vmi: str) -> tuple[CopyView, ...]: ...
+    async def end_backup(self, namespace: str, vmi: str, name: str, *, abort: bool) -> CopyView:
+        """End a backup that was pulled, or abort any: then its checkpoint goes, too."""
+
+    async def list_checkpoints(self, namespace: str | None, vmi: str) -> tuple[CheckpointView, ...]: ...
+    async def delete_checkpoint(self, namespace: str, vmi: str, name: str) -> None: ...
     async def dump_memory(
         self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
     ) -> VirtualMachineInstance:

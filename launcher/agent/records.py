@@ -16,7 +16,7 @@ from launcher.plan.allocations import Allocations
 from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import AnyStep
-from launcher.spec.model import VirtualMachineInstance
+from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceBackupStatus
 from launcher.spec.model.migration import VirtualMachineInstanceMigrationState
 
 Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown"]
@@ -172,6 +172,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     job: DomainJob | None = None
     frozen: Frozen | None = None
     memory_dump: MemoryDump | None = None
+    backup: VirtualMachineInstanceBackupStatus | None = None
 
     @property
     def key(self) -> str:

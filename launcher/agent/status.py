@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from launcher.agent.backup_rules import tracking_status
 from launcher.agent.conditions import conditions, since
 from launcher.agent.hotplug import Hardware, current_memory, requested_memory
 from launcher.agent.ledger import overhead
@@ -74,6 +75,7 @@ def show(
         memory=_memory(record, hardware.live),
         vsock_cid=record.allocations.vsock_cid or None,
         qos_class=qos_class(record.manifest),
+        changed_block_tracking=tracking_status(record),
         fs_freeze_status="frozen" if record.frozen is not None else None,
     )
     return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+import msgspec
 
-from launcher.agent.port import BackupPort, CopyView
+from launcher.agent.port import BackupPort, BackupRequest, CopyView
 from launcher.api import convert
 from launcher.errors import InvalidRequest, Violation
 from launcher.v1 import backups_pb2 as pb
@@ -65,6 +66,50 @@ class Backups(BackupServiceServicer):
         namespace, name = convert.key(request)
         await self._backups.delete_snapshot(namespace, name, required("snapshot", request.snapshot))
         return pb.DeleteSnapshotResponse()
+
+    async def BeginBackup(self, request: pb.BeginBackupRequest, context: Context) -> pb.BeginBackupResponse:
+        """Begin a backup."""
+        wanted = BackupRequest(
+            name=request.backup,
+            mode=request.mode or "push",
+            directory=request.directory,
+            listen=request.listen,
+            incremental=request.incremental,
+            volumes=tuple(request.volumes),
+            quiesce=not request.skip_quiesce,
+            deadline_s=request.deadline_seconds,
+        )
+        return pb.BeginBackupResponse(
+            backup=copy(await self._backups.begin_backup(*convert.key(request), wanted))
+        )
+
+    async def ListBackups(self, request: pb.ListBackupsRequest, context: Context) -> pb.ListBackupsResponse:
+        """All, or those of one namespace or instance."""
+        found = await self._backups.list_backups(request.namespace or None, request.name)
+        return pb.ListBackupsResponse(backups=map(copy, found))
+
+    async def EndBackup(self, request: pb.EndBackupRequest, context: Context) -> pb.EndBackupResponse:
+        """End or abort one."""
+        name = required("backup", request.backup)
+        ended = await self._backups.end_backup(*convert.key(request), name, abort=request.abort)
+        return pb.EndBackupResponse(backup=copy(ended))
+
+    async def ListCheckpoints(
+        self, request: pb.ListCheckpointsRequest, context: Context
+    ) -> pb.ListCheckpointsResponse:
+        """All, or those of one namespace or instance."""
+        found = await self._backups.list_checkpoints(request.namespace or None, request.name)
+        return pb.ListCheckpointsResponse(
+            checkpoints=[pb.Checkpoint(**msgspec.structs.asdict(view)) for view in found]
+        )
+
+    async def DeleteCheckpoint(
+        self, request: pb.DeleteCheckpointRequest, context: Context
+    ) -> pb.DeleteCheckpointResponse:
+        """Forget one."""
+        name = required("checkpoint", request.checkpoint)
+        await self._backups.delete_checkpoint(*convert.key(request), name)
+        return pb.DeleteCheckpointResponse()
 
     async def DumpMemory(self, request: pb.DumpMemoryRequest, context: Context) -> pb.DumpMemoryResponse:
         """Begin a dump of a guest's memory."""

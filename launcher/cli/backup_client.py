@@ -65,6 +65,55 @@ class Backups:
         request = pb.DeleteSnapshotRequest(namespace=namespace, name=name, snapshot=snapshot)
         self._transport.call(self._stub.DeleteSnapshot, request)
 
+    def begin_backup(
+        self,
+        name: str,
+        *,
+        backup: str = "",
+        mode: str = "push",
+        directory: str = "",
+        listen: str = "",
+        incremental: str = "",
+        volumes: Sequence[str] = (),
+        skip_quiesce: bool = False,
+        deadline_s: int = 0,
+        namespace: str = "",
+    ) -> pb.Copy:
+        """Begin a backup."""
+        request = pb.BeginBackupRequest(
+            namespace=namespace,
+            name=name,
+            backup=backup,
+            mode=mode,
+            directory=directory,
+            listen=listen,
+            incremental=incremental,
+            volumes=volumes,
+            skip_quiesce=skip_quiesce,
+            deadline_seconds=deadline_s,
+        )
+        return self._transport.call(self._stub.BeginBackup, request).backup
+
+    def backups(self, name: str = "", *, namespace: str = "") -> list[pb.Copy]:
+        """The backups of an instance, or all."""
+        request = pb.ListBackupsRequest(namespace=namespace, name=name)
+        return list(self._transport.call(self._stub.ListBackups, request).backups)
+
+    def end_backup(self, name: str, backup: str, *, abort: bool = False, namespace: str = "") -> pb.Copy:
+        """End a backup that was pulled, or abort any."""
+        request = pb.EndBackupRequest(namespace=namespace, name=name, backup=backup, abort=abort)
+        return self._transport.call(self._stub.EndBackup, request).backup
+
+    def checkpoints(self, name: str = "", *, namespace: str = "") -> list[pb.Checkpoint]:
+        """The checkpoints of an instance, or all."""
+        request = pb.ListCheckpointsRequest(namespace=namespace, name=name)
+        return list(self._transport.call(self._stub.ListCheckpoints, request).checkpoints)
+
+    def delete_checkpoint(self, name: str, checkpoint: str, *, namespace: str = "") -> None:
+        """Forget a checkpoint."""
+        request = pb.DeleteCheckpointRequest(namespace=namespace, name=name, checkpoint=checkpoint)
+        self._transport.call(self._stub.DeleteCheckpoint, request)
+
     def dump_memory(
         self, name: str, *, claim: str = "", binding: ClaimBinding | None = None, namespace: str = ""
     ) -> dict[str, Any]:
@@ -95,4 +144,5 @@ class Backups:
         return copy
 
     def _present(self, copy: pb.Copy) -> list[pb.Copy]:
-        return self.snapshots(copy.vmi, namespace=copy.namespace)
+        look = self.backups if copy.kind == "backup" else self.snapshots
+        return look(copy.vmi, namespace=copy.namespace)

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "pause": ("launcher.cli.commands.power", "pause", "Freeze an instance."),
     "unpause": ("launcher.cli.commands.power", "unpause", "Let a paused instance go on."),
     "snapshot": ("launcher.cli.commands.snapshot", "snapshot", "Copy an instance's disks as they are now."),
+    "backup": ("launcher.cli.commands.backup", "backup", "Back up an instance, also incrementally."),
     "memory-dump": ("launcher.cli.commands.memory_dump", "memory_dump", "Dump an instance's memory."),
     "freeze": ("launcher.cli.commands.freeze", "freeze", "Freeze an instance's file systems."),
     "unfreeze": ("launcher.cli.commands.freeze", "unfreeze", "Let them be written again."),

@@ -170,7 +170,6 @@ INSTANCE: tuple[Declaration, ...] = (
         "launcher.agent.lifecycle",
         "without session and dhCert the guest waits for launcherctl sev setup",
     ),
-    _not_yet(f"{_DEVICES}.disks[].changedBlockTracking", "no changed blocks are tracked yet"),
     _enforced(
         f"{_DEVICES}.disks[].tag", _CLOUD_INIT, "told by the config drive, with address or serial number"
     ),

@@ -99,6 +99,19 @@ class InstancePaths:
         """The read-only base image of a containerDisk."""
         return f"{self.disks}/{volume}.base"
 
+    def tracking(self, volume: str) -> str:
+        """The qcow2 file that remembers which blocks of a user's raw image changed."""
+        return f"{self.disks}/{volume}.changes.qcow2"
+
+    def scratch(self, volume: str, backup: str) -> str:
+        """What a guest overwrites of a volume while a backup of it is pulled."""
+        return f"{self.disks}/{volume}.{backup}.scratch"
+
+    @property
+    def backup_socket(self) -> str:
+        """Where QEMU serves a backup that is pulled."""
+        return f"{self.run}/backup.sock"
+
     def iso(self, volume: str) -> str:
         """A generated image: cloud-init, configMap, secret, sysprep …"""
         return f"{self.disks}/{volume}.iso"

@@ -64,6 +64,19 @@ class CreateImage(Step, frozen=True, kw_only=True, tag="CreateImage"):
     preallocate: bool = False
 
 
+class TrackChanges(Step, frozen=True, kw_only=True, tag="TrackChanges"):
+    """A qcow2 file at ``path`` that remembers which blocks of the raw image ``data_path`` change.
+
+    It has that image as its data file: no data of the guest is in it. Release removes it and leaves the image
+    alone. ``uid`` must be able to write the image (None: libvirt sees to that).
+    """
+
+    volume: str
+    path: str
+    data_path: str
+    uid: int | None = None
+
+
 class RequireFile(Step, frozen=True, kw_only=True, tag="RequireFile"):
     """A file or block device that the user says exists; making it only checks.
 
@@ -369,6 +382,7 @@ AnyStep = (
     MakeDirectory
     | UseState
     | CreateImage
+    | TrackChanges
     | RequireFile
     | FetchContainerDisk
     | FetchKernel

@@ -19,6 +19,7 @@ from launcher.plan.steps import (
     MakeMetricsDisk,
     RequireFile,
     StartVirtiofsd,
+    TrackChanges,
 )
 from launcher.plan.volumes import (
     GENERATED,
@@ -51,7 +52,19 @@ def plan_steps(context: PlanContext, devices: DevicesPlan) -> tuple[AnyStep, ...
             owner=owner, path=context.paths.run, uid=context.facts.qemu_uid, gid=context.facts.qemu_gid
         ),
     ]
-    return (*directories, *images, *_shares(context, devices), *network_steps(context, devices))
+    tracking = [
+        TrackChanges(
+            owner=owner,
+            volume=disk.name,
+            path=disk.tracking,
+            data_path=disk.source.path,
+            # libvirt hands over files that it knows of; QEMU runs as root on some nodes.
+            uid=None if disk.data_store else context.facts.qemu_uid or None,
+        )
+        for disk in devices.disks
+        if disk.tracking is not None and disk.source is not None
+    ]
+    return (*directories, *images, *tracking, *_shares(context, devices), *network_steps(context, devices))
 
 
 def volume_steps(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:

@@ -33,6 +33,19 @@ def make_copy_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def make_backup_directory(path: Path) -> None:
+    """A new folder for the files of one backup, and that of its instance, in one that the user made.
+
+    Raises:
+        StorageError: the user's is not there, or a folder cannot be made.
+    """
+    require_directory(path.parent.parent)
+    make_directory(path.parent, mode=0o711)
+    require_directory(path.parent, files=(path,))
+    make_directory(path, mode=0o711)
+    sync_directory(path.parent)
+
+
 def require_directory(path: Path, *, files: Iterable[Path] = ()) -> None:
     """Check that the user's folder is there, and none of ``files`` yet.
 

@@ -26,6 +26,7 @@ from launcher.plan.steps import (
     MakeMetricsDisk,
     RequireFile,
     StartVirtiofsd,
+    TrackChanges,
     UseState,
     WriteAcpiTable,
     WriteIgnition,
@@ -38,11 +39,13 @@ from launcher.storage.kept import forget_state, put_away_state, take_state
 from launcher.storage.limits import StorageSettings
 from launcher.storage.observe import observe
 from launcher.storage.share import write_files
+from launcher.storage.tracking import track_changes
 from launcher.storage.virtiofsd import Virtiofsd
 
 STORAGE_STEPS = (
     MakeDirectory,
     CreateImage,
+    TrackChanges,
     RequireFile,
     FetchContainerDisk,
     FetchKernel,
@@ -82,6 +85,8 @@ class StorageExecutor:
                 await asyncio.to_thread(take_state, step)
             case CreateImage():
                 await create_image(step)
+            case TrackChanges():
+                await track_changes(step)
             case RequireFile():
                 await asyncio.to_thread(require_file, step)
             case MakeIso():

@@ -60,6 +60,31 @@ class BackupServiceStub:
                 request_serializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.FromString,
                 _registered_method=True)
+        self.BeginBackup = channel.unary_unary(
+                '/launcher.v1.BackupService/BeginBackup',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.BeginBackupRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.BeginBackupResponse.FromString,
+                _registered_method=True)
+        self.ListBackups = channel.unary_unary(
+                '/launcher.v1.BackupService/ListBackups',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.ListBackupsRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.ListBackupsResponse.FromString,
+                _registered_method=True)
+        self.EndBackup = channel.unary_unary(
+                '/launcher.v1.BackupService/EndBackup',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.EndBackupRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.EndBackupResponse.FromString,
+                _registered_method=True)
+        self.ListCheckpoints = channel.unary_unary(
+                '/launcher.v1.BackupService/ListCheckpoints',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.ListCheckpointsRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.ListCheckpointsResponse.FromString,
+                _registered_method=True)
+        self.DeleteCheckpoint = channel.unary_unary(
+                '/launcher.v1.BackupService/DeleteCheckpoint',
+                request_serializer=launcher_dot_v1_dot_backups__pb2.DeleteCheckpointRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteCheckpointResponse.FromString,
+                _registered_method=True)
         self.DumpMemory = channel.unary_unary(
                 '/launcher.v1.BackupService/DumpMemory',
                 request_serializer=launcher_dot_v1_dot_backups__pb2.DumpMemoryRequest.SerializeToString,
@@ -110,6 +135,38 @@ class BackupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginBackup(self, request, context):
+        """Copy disks whose changed blocks are tracked, all or what changed since a checkpoint, and make a checkpoint.
+        Returns when the moment is fixed. A pushed backup ends by itself; one that is pulled, by EndBackup.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBackups(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndBackup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCheckpoints(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteCheckpoint(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DumpMemory(self, request, context):
         """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
         once: status.volumeStatus tells phase and file.
@@ -152,6 +209,31 @@ def add_BackupServiceServicer_to_server(servicer, server):
                     servicer.DeleteSnapshot,
                     request_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.SerializeToString,
+            ),
+            'BeginBackup': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginBackup,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.BeginBackupRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.BeginBackupResponse.SerializeToString,
+            ),
+            'ListBackups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBackups,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.ListBackupsRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.ListBackupsResponse.SerializeToString,
+            ),
+            'EndBackup': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndBackup,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.EndBackupRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.EndBackupResponse.SerializeToString,
+            ),
+            'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCheckpoints,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.ListCheckpointsRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'DeleteCheckpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCheckpoint,
+                    request_deserializer=launcher_dot_v1_dot_backups__pb2.DeleteCheckpointRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_backups__pb2.DeleteCheckpointResponse.SerializeToString,
             ),
             'DumpMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.DumpMemory,
@@ -300,6 +382,141 @@ class BackupService:
             '/launcher.v1.BackupService/DeleteSnapshot',
             launcher_dot_v1_dot_backups__pb2.DeleteSnapshotRequest.SerializeToString,
             launcher_dot_v1_dot_backups__pb2.DeleteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginBackup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/BeginBackup',
+            launcher_dot_v1_dot_backups__pb2.BeginBackupRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.BeginBackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBackups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/ListBackups',
+            launcher_dot_v1_dot_backups__pb2.ListBackupsRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.ListBackupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndBackup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/EndBackup',
+            launcher_dot_v1_dot_backups__pb2.EndBackupRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.EndBackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/ListCheckpoints',
+            launcher_dot_v1_dot_backups__pb2.ListCheckpointsRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.BackupService/DeleteCheckpoint',
+            launcher_dot_v1_dot_backups__pb2.DeleteCheckpointRequest.SerializeToString,
+            launcher_dot_v1_dot_backups__pb2.DeleteCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

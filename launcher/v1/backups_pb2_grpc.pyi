@@ -45,6 +45,14 @@ class BackupServiceStub:
     """Snapshots outlive their instances."""
     DeleteSnapshot: _grpc.UnaryUnaryMultiCallable[_backups_pb2.DeleteSnapshotRequest, _backups_pb2.DeleteSnapshotResponse]
     """Remove a snapshot with its files; one under way is aborted first."""
+    BeginBackup: _grpc.UnaryUnaryMultiCallable[_backups_pb2.BeginBackupRequest, _backups_pb2.BeginBackupResponse]
+    """Copy disks whose changed blocks are tracked, all or what changed since a checkpoint, and make a checkpoint.
+    Returns when the moment is fixed. A pushed backup ends by itself; one that is pulled, by EndBackup.
+    """
+    ListBackups: _grpc.UnaryUnaryMultiCallable[_backups_pb2.ListBackupsRequest, _backups_pb2.ListBackupsResponse]
+    EndBackup: _grpc.UnaryUnaryMultiCallable[_backups_pb2.EndBackupRequest, _backups_pb2.EndBackupResponse]
+    ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_backups_pb2.ListCheckpointsRequest, _backups_pb2.ListCheckpointsResponse]
+    DeleteCheckpoint: _grpc.UnaryUnaryMultiCallable[_backups_pb2.DeleteCheckpointRequest, _backups_pb2.DeleteCheckpointResponse]
     DumpMemory: _grpc.UnaryUnaryMultiCallable[_backups_pb2.DumpMemoryRequest, _backups_pb2.DumpMemoryResponse]
     """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
     once: status.volumeStatus tells phase and file.
@@ -66,6 +74,14 @@ class BackupServiceAsyncStub(BackupServiceStub):
     """Snapshots outlive their instances."""
     DeleteSnapshot: _aio.UnaryUnaryMultiCallable[_backups_pb2.DeleteSnapshotRequest, _backups_pb2.DeleteSnapshotResponse]  # type: ignore[assignment]
     """Remove a snapshot with its files; one under way is aborted first."""
+    BeginBackup: _aio.UnaryUnaryMultiCallable[_backups_pb2.BeginBackupRequest, _backups_pb2.BeginBackupResponse]  # type: ignore[assignment]
+    """Copy disks whose changed blocks are tracked, all or what changed since a checkpoint, and make a checkpoint.
+    Returns when the moment is fixed. A pushed backup ends by itself; one that is pulled, by EndBackup.
+    """
+    ListBackups: _aio.UnaryUnaryMultiCallable[_backups_pb2.ListBackupsRequest, _backups_pb2.ListBackupsResponse]  # type: ignore[assignment]
+    EndBackup: _aio.UnaryUnaryMultiCallable[_backups_pb2.EndBackupRequest, _backups_pb2.EndBackupResponse]  # type: ignore[assignment]
+    ListCheckpoints: _aio.UnaryUnaryMultiCallable[_backups_pb2.ListCheckpointsRequest, _backups_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
+    DeleteCheckpoint: _aio.UnaryUnaryMultiCallable[_backups_pb2.DeleteCheckpointRequest, _backups_pb2.DeleteCheckpointResponse]  # type: ignore[assignment]
     DumpMemory: _aio.UnaryUnaryMultiCallable[_backups_pb2.DumpMemoryRequest, _backups_pb2.DumpMemoryResponse]  # type: ignore[assignment]
     """Dump the guest's memory as an ELF core into a claim that is a directory; the guest waits meanwhile. Returns at
     once: status.volumeStatus tells phase and file.
@@ -114,6 +130,44 @@ class BackupServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backups_pb2.DeleteSnapshotResponse, _abc.Awaitable[_backups_pb2.DeleteSnapshotResponse]]:
         """Remove a snapshot with its files; one under way is aborted first."""
+
+    @_abc_1.abstractmethod
+    def BeginBackup(
+        self,
+        request: _backups_pb2.BeginBackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.BeginBackupResponse, _abc.Awaitable[_backups_pb2.BeginBackupResponse]]:
+        """Copy disks whose changed blocks are tracked, all or what changed since a checkpoint, and make a checkpoint.
+        Returns when the moment is fixed. A pushed backup ends by itself; one that is pulled, by EndBackup.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBackups(
+        self,
+        request: _backups_pb2.ListBackupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.ListBackupsResponse, _abc.Awaitable[_backups_pb2.ListBackupsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def EndBackup(
+        self,
+        request: _backups_pb2.EndBackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.EndBackupResponse, _abc.Awaitable[_backups_pb2.EndBackupResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListCheckpoints(
+        self,
+        request: _backups_pb2.ListCheckpointsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.ListCheckpointsResponse, _abc.Awaitable[_backups_pb2.ListCheckpointsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteCheckpoint(
+        self,
+        request: _backups_pb2.DeleteCheckpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backups_pb2.DeleteCheckpointResponse, _abc.Awaitable[_backups_pb2.DeleteCheckpointResponse]]: ...
 
     @_abc_1.abstractmethod
     def DumpMemory(

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from launcher.agent.port import ClaimBinding, CopiedVolumeView, CopyView
+from launcher.agent.port import BackupRequest, CheckpointView, ClaimBinding, CopiedVolumeView, CopyView
 from launcher.errors import NotFound
 from launcher.spec.model import (
     Devices,
@@ -29,6 +29,7 @@ class StandInBackups:
     def __init__(self) -> None:
         self.frozen: dict[Key, float] = {}
         self.copies: list[CopyView] = []
+        self.requests: list[BackupRequest] = []
         self.dumps: list[tuple[str, str, str, str]] = []
 
     async def freeze(self, namespace: str, name: str, *, unfreeze_after_s: float) -> None:
@@ -61,6 +62,49 @@ class StandInBackups:
         if len(kept) == len(self.copies):
             raise NotFound("snapshot", name)
         self.copies = kept
+
+    async def begin_backup(self, namespace: str, vmi: str, request: BackupRequest) -> CopyView:
+        self.requests.append(request)
+        made = copy_view(
+            "backup",
+            namespace,
+            vmi,
+            request.name,
+            mode=request.mode,
+            incremental=request.incremental,
+            checkpoint=f"{request.name}-cp",
+            indications=("Online", "GuestAgent"),
+            endpoint="/run/b.sock" if request.mode == "pull" else "",
+            volumes=(CopiedVolumeView(volume="root", target="vda", file="/b/root.qcow2", export="root"),),
+        )
+        self.copies.append(made)
+        return made
+
+    async def list_backups(self, namespace: str | None, vmi: str) -> tuple[CopyView, ...]:
+        return await self.list_snapshots(namespace, vmi)
+
+    async def end_backup(self, namespace: str, vmi: str, name: str, *, abort: bool) -> CopyView:
+        found = [c for c in self.copies if (c.namespace, c.vmi, c.name) == (namespace, vmi, name)]
+        if not found:
+            raise NotFound("backup", name)
+        return replace(found[0], phase="Failed" if abort else "Succeeded", message="aborted" if abort else "")
+
+    async def list_checkpoints(self, namespace: str | None, vmi: str) -> tuple[CheckpointView, ...]:
+        return tuple(
+            CheckpointView(
+                name=c.checkpoint,
+                namespace=c.namespace,
+                vmi=c.vmi,
+                created=c.created,
+                volumes=("root",),
+                invalid="",
+            )
+            for c in self.copies
+            if c.checkpoint
+        )
+
+    async def delete_checkpoint(self, namespace: str, vmi: str, name: str) -> None:
+        self.copies = [c for c in self.copies if c.checkpoint != name]
 
     async def dump_memory(
         self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None

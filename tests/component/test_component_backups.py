@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from standin_agent import StandInAgent
 
+from launcher.agent.port import BackupRequest
 from launcher.cli.main import run
 
 Ctl = Callable[..., tuple[int, str, str]]
@@ -73,3 +74,31 @@ def test_memory_is_dumped_into_a_claim(ctl: Ctl, agent: StandInAgent) -> None:
     ]
     assert ctl("memory-dump", "remove", "demo")[0] == 0
     assert ctl("memory-dump", "remove", "demo")[0] == 3
+
+
+def test_a_backup_is_pushed_or_pulled(ctl: Ctl, agent: StandInAgent) -> None:
+    status, out, _ = ctl("backup", "begin", "demo", "--name", "full", "--to", "/srv/b")
+    shown = "backup full Succeeded (Online, GuestAgent)\n  root: /b/root.qcow2\n  checkpoint: full-cp\n"
+    assert (status, out) == (0, shown)
+    options = ("--mode", "pull", "--incremental", "full-cp", "--volume", "root", "--skip-quiesce")
+    status, out, _ = ctl("backup", "begin", "demo", "--name", "next", *options, "--deadline", "60")
+    assert status == 0
+    assert "root: NBD export root at /run/b.sock" in out
+    assert agent.backups.requests == [
+        BackupRequest(name="full", directory="/srv/b"),
+        BackupRequest(
+            name="next",
+            mode="pull",
+            incremental="full-cp",
+            volumes=("root",),
+            quiesce=False,
+            deadline_s=60,
+        ),
+    ]
+    assert ctl("backup", "end", "demo", "--name", "next")[0] == 0
+    assert ctl("backup", "abort", "demo", "--name", "next") == (0, "backup next aborted\n", "")
+    assert ctl("backup", "end", "demo", "--name", "other")[0] == 3
+    assert len(ctl("backup", "list", "demo")[1].splitlines()) == 3
+    assert "full-cp" in ctl("backup", "checkpoints")[1]
+    assert ctl("backup", "delete-checkpoint", "demo", "--name", "full-cp")[0] == 0
+    assert "full-cp" not in ctl("backup", "checkpoints")[1]

@@ -21,11 +21,11 @@ def disks(plan: VMPlan) -> Iterator[Element]:
 
 def disk_element(disk: DiskPlan) -> Element:
     """One disk, also as libvirt takes it at run time."""
-    block = disk.source is None or disk.source.block
+    block = disk.source is None or (disk.source.block and disk.tracking is None)
     return E(
         "disk",
         _driver(
-            disk.format,
+            disk.format if disk.tracking is None else "qcow2",
             disk.cache,
             disk.error_policy,
             disk.io,
@@ -88,7 +88,15 @@ def _source(disk: DiskPlan) -> Element | None:
     """An empty drive has no source. (The reference's ``name`` attribute is in no libvirt schema.)"""
     if disk.source is None:
         return None
+    if disk.tracking is not None:
+        return E("source", _data_store(disk.source) if disk.data_store else None, file=disk.tracking)
     return _place(disk.source, _reservations(disk))
+
+
+def _data_store(source: DiskSource) -> Element:
+    """The raw image under a file that only tracks its changes."""
+    kind = "block" if source.block else "file"
+    return E("dataStore", E("format", type="raw"), _place(source), type=kind)
 
 
 def _reservations(disk: DiskPlan) -> Element | None:

@@ -38,6 +38,13 @@ def _disks(caps: DomainCaps, devices: DevicesPlan) -> Iterator[Finding]:
             yield Finding(capability=f"disks of kind {disk.device}", field=field, why=_BY_LIBVIRT)
         if caps.denies("disk.bus", disk.bus):
             yield Finding(capability=f"disk bus {disk.bus}", field=f"{field}.bus", why=_BY_LIBVIRT)
+        if disk.tracking and disk.source and disk.source.block and not disk.data_store:
+            yield Finding(
+                capability="changedBlockTracking of a block device",
+                field=f"{field}.changedBlockTracking",
+                why="libvirt before 10.10 hands no block device to QEMU that is the data of another image",
+                hint="use a newer libvirt, or a claim with an image file",
+            )
 
 
 def _tpm(facts: NodeFacts, caps: DomainCaps, devices: DevicesPlan) -> Iterator[Finding]:

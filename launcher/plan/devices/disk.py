@@ -11,7 +11,7 @@ from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import BlockSizes, DiskPlan, Unbound
 from launcher.plan.devices.pciaddress import pci_address
 from launcher.plan.devices.target import position, target_names
-from launcher.plan.devices.versions import DISCARD_GRANULARITY, RESERVATION_MIGRATION
+from launcher.plan.devices.versions import DATA_STORE, DISCARD_GRANULARITY, RESERVATION_MIGRATION
 from launcher.plan.iothreads import disk_bus
 from launcher.plan.versions import DISK_IOTHREAD_MAPPING
 from launcher.plan.volumes import VolumePlace, claim_name, volume_place
@@ -24,6 +24,9 @@ RESERVATION_SOCKET = "/run/qemu-pr-helper.sock"
 _ALWAYS_DISCARD = frozenset(
     {"containerDisk", "dataVolume", "emptyDisk", "ephemeral", "persistentVolumeClaim"}
 )
+
+# Volumes whose changed blocks can be tracked: KubeVirt's (claims and hostDisk), and images of our own.
+TRACKABLE = frozenset({*_ALWAYS_DISCARD, "hostDisk"})
 
 # Phases in which the files of a hot-plugged volume are on the node.
 _PLUGGED_PHASES = frozenset({"MountedToPod", "Ready"})
@@ -96,6 +99,8 @@ def _disk(
     plain, virtio = device == "disk", bus == "virtio"
     reserved = disk.lun is not None and bool(disk.lun.reservation)
     shareable = plain and bool(disk.shareable)
+    tracked = _is_tracked(disk, device, place, shareable=shareable)
+    tracking = context.paths.tracking(disk.name) if tracked and place and place.format == "raw" else None
     return DiskPlan(
         name=disk.name,
         device=device,
@@ -123,9 +128,18 @@ def _disk(
         iommu=virtio and context.iommu,
         block_sizes=_block_sizes(context, disk),
         match_volume=_matches_volume(disk),
+        tracked=tracked,
+        tracking=tracking,
+        data_store=tracking is not None and context.facts.libvirt_version >= DATA_STORE,
         reservation_socket=RESERVATION_SOCKET if reserved else None,
         reservation_migration=reserved and context.facts.libvirt_version >= RESERVATION_MIGRATION,
     )
+
+
+def _is_tracked(disk: Disk, device: str, place: VolumePlace | None, *, shareable: bool) -> bool:
+    """What the guest alone writes, and what lasts or is ours; the rest has nothing to be tracked."""
+    asked = bool(disk.changed_block_tracking) and device == "disk" and not shareable
+    return asked and place is not None and place.kind in TRACKABLE and not _readonly(disk, place)
 
 
 def _device(disk: Disk) -> Literal["disk", "lun", "cdrom"]:

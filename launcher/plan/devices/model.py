@@ -63,6 +63,9 @@ class DiskPlan(OnPci, frozen=True, kw_only=True):
     ``cache`` and ``io`` are set only when the user chose them: the right value depends on the file, which
     exists later (``match_volume`` likewise: ``block_sizes`` is to be taken from the volume then).
     ``unit`` is the unit on SCSI controller 0. ``kind`` is the volume's kind, the JSON name of its source.
+    ``tracked``: changed blocks are remembered. In a qcow2 image of ours that needs nothing; a raw image stays
+    as it is, and gets the qcow2 file ``tracking`` before it, which holds the bitmaps and no data
+    (``data_store``: libvirt knows of such pairs).
     ``iothread`` is one thread, ``iothreads`` a set that shares the queues (libvirt >= 10.0).
     """
 
@@ -91,6 +94,9 @@ class DiskPlan(OnPci, frozen=True, kw_only=True):
     iommu: bool = False
     block_sizes: BlockSizes | None = None
     match_volume: bool = False
+    tracked: bool = False
+    tracking: str | None = None
+    data_store: bool = False
     reservation_socket: str | None = None
     reservation_migration: bool = False
 

@@ -15,3 +15,5 @@ PASST = version(9, 1)
 PASST_VHOST_USER = version(11, 1)
 # reservations@migration; in the schema of 12.8, not in that of 9.0.
 RESERVATION_MIGRATION = version(11, 10)
+# source/dataStore of a disk: a qcow2 image with its data in another file. In the schema of 12.8; since 10.10.
+DATA_STORE = version(10, 10)
