@@ -47,6 +47,7 @@ def growing(record: InstanceRecord) -> tuple[tuple[DiskPlan, CreateImage | None]
         and disk.device == "disk"
         and disk.format == "raw"
         and not disk.readonly
+        and disk.tracking is None  # what tracks it is made for its size: it grows at the next start
     )
 
 

@@ -25,7 +25,7 @@ from launcher.plan.devices.model import DevicesPlan, DiskPlan
 from launcher.plan.media.volume import require_content
 from launcher.plan.model import VMPlan
 from launcher.plan.runnable import require_runnable
-from launcher.plan.volume_steps import volume_steps
+from launcher.plan.volume_steps import tracking_steps, volume_steps
 from launcher.plan.volumes import claim_name, volume_kind
 from launcher.spec.model import (
     Disk,
@@ -214,7 +214,8 @@ def _with_steps(
         planned = fresh.get(name, ()) if name is not None else ()
         same = next((other for other in planned if _path(other) == _path(step)), None)
         steps.append(step if same is None else same)
-    added = (step for name in coming for step in fresh[name])
+    tracked = tuple(tracking_steps(context, (disk for disk in disks if disk.name in coming)))
+    added = (step for name in coming for step in (*fresh[name], *(t for t in tracked if t.volume == name)))
     devices = replace(after.plan.devices, disks=disks)
     return replace(after.plan, devices=devices, steps=(*steps, *added))
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from launcher.errors import Bug
 from launcher.plan.context import PlanContext
-from launcher.plan.devices.model import DevicesPlan
+from launcher.plan.devices.model import DevicesPlan, DiskPlan
 from launcher.plan.networks import network_steps
 from launcher.plan.steps import (
     AnyStep,
@@ -52,19 +52,27 @@ def plan_steps(context: PlanContext, devices: DevicesPlan) -> tuple[AnyStep, ...
             owner=owner, path=context.paths.run, uid=context.facts.qemu_uid, gid=context.facts.qemu_gid
         ),
     ]
-    tracking = [
-        TrackChanges(
-            owner=owner,
-            volume=disk.name,
-            path=disk.tracking,
-            data_path=disk.source.path,
-            # libvirt hands over files that it knows of; QEMU runs as root on some nodes.
-            uid=None if disk.data_store else context.facts.qemu_uid or None,
-        )
-        for disk in devices.disks
-        if disk.tracking is not None and disk.source is not None
-    ]
-    return (*directories, *images, *tracking, *_shares(context, devices), *network_steps(context, devices))
+    return (
+        *directories,
+        *images,
+        *tracking_steps(context, devices.disks),
+        *_shares(context, devices),
+        *network_steps(context, devices),
+    )
+
+
+def tracking_steps(context: PlanContext, disks: Iterable[DiskPlan]) -> Iterator[TrackChanges]:
+    """What remembers changed blocks of raw images; their images are made before."""
+    for disk in disks:
+        if disk.tracking is not None and disk.source is not None:
+            yield TrackChanges(
+                owner=context.allocations.uid,
+                volume=disk.name,
+                path=disk.tracking,
+                data_path=disk.source.path,
+                # libvirt hands over files that it knows of; QEMU runs as root on some nodes.
+                uid=None if disk.data_store else context.facts.qemu_uid or None,
+            )
 
 
 def volume_steps(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
