@@ -99,7 +99,8 @@ def _disk(
     plain, virtio = device == "disk", bus == "virtio"
     reserved = disk.lun is not None and bool(disk.lun.reservation)
     shareable = plain and bool(disk.shareable)
-    tracked = _is_tracked(disk, device, place, shareable=shareable)
+    readonly = _readonly(disk, bus, place)
+    tracked = not readonly and not shareable and _is_tracked(disk, device, place)
     tracking = context.paths.tracking(disk.name) if tracked and place and place.format == "raw" else None
     return DiskPlan(
         name=disk.name,
@@ -114,7 +115,7 @@ def _disk(
         unit=position(target) if bus == "scsi" else None,
         address=pci_address(disk.disk.pci_address, field=f"{field}.disk.pciAddress") if disk.disk else None,
         boot_order=disk.boot_order or None,
-        readonly=_readonly(disk, bus, place),
+        readonly=readonly,
         shareable=shareable,
         serial=(disk.serial or None) if plain else None,
         tray=(disk.cdrom.tray or "closed") if disk.cdrom is not None else None,
@@ -136,10 +137,10 @@ def _disk(
     )
 
 
-def _is_tracked(disk: Disk, device: str, place: VolumePlace | None, *, shareable: bool) -> bool:
-    """What the guest alone writes, and what lasts or is ours; the rest has nothing to be tracked."""
-    asked = bool(disk.changed_block_tracking) and device == "disk" and not shareable
-    return asked and place is not None and place.kind in TRACKABLE and not _readonly(disk, place)
+def _is_tracked(disk: Disk, device: str, place: VolumePlace | None) -> bool:
+    """What a guest writes to, and what lasts or is ours: the rest has nothing to be tracked."""
+    asked = bool(disk.changed_block_tracking) and device == "disk"
+    return asked and place is not None and place.kind in TRACKABLE
 
 
 def _device(disk: Disk) -> Literal["disk", "lun", "cdrom"]:
