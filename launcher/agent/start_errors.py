@@ -17,6 +17,8 @@ _REASONS = (
         for sign in _LOCKS
     ),
     ("permission denied", "VolumeNotPermitted", "QEMU's user may not open it", "change its owner or mode"),
+    ("operation not permitted", "VolumeNotPermitted", "QEMU may not open it", "change its attributes"),
+    ("read-only file system", "VolumeNotPermitted", "its file system is read-only", "mount it to be written"),
     ("no such file", "VolumeNotFound", "it is not there", "the guest gets it when it is"),
     ("no space left", "VolumeFull", "its file system is full", "make room"),
 )

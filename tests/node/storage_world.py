@@ -24,8 +24,9 @@ def inside(path: Path) -> str:
 
 
 def files(node: Node) -> list[str]:
-    """All that agents may leave; the cache of images is meant to stay."""
-    found = node.run("find", STATE, RUN, "-mindepth", "1", "-not", "-path", f"{STATE}/cache*")
+    """All that agents may leave; the cache of images and what migrations recorded are meant to stay."""
+    kept = ("-not", "-path", f"{STATE}/cache*", "-not", "-path", f"{STATE}/recordings*")
+    found = node.run("find", STATE, RUN, "-mindepth", "1", *kept)
     return sorted(path for path in found.splitlines() if "/launcher.db" not in path and ".sock" not in path)
 
 

@@ -8,7 +8,8 @@ import logging
 
 import pytest
 
-from launcher.agent.supervisor import Supervisor
+from launcher.agent.supervisor import Supervisor, unless
+from launcher.errors import NotFound
 
 
 async def test_a_kept_task_is_run_again_after_a_bug(caplog: pytest.LogCaptureFixture) -> None:
@@ -67,3 +68,33 @@ async def test_stop_cancels_what_runs() -> None:
     await started.wait()
     await supervisor.stop()
     assert task.cancelled()
+
+
+async def test_work_ends_early_when_nobody_wants_it_any_more() -> None:
+    changed, begun, stop = asyncio.Event(), asyncio.Event(), False
+
+    async def work() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    running = asyncio.create_task(unless(work(), lambda: stop, changed=changed))
+    await begun.wait()
+    changed.set()
+    await asyncio.sleep(0)
+    assert not running.done(), "a change that stops nothing"
+    stop = True
+    changed.set()
+    assert await running is None
+
+
+async def test_work_that_ends_is_what_it_is() -> None:
+    async def answer() -> int:
+        return 42
+
+    async def fail() -> int:
+        raise NotFound("thing", "x")
+
+    assert await unless(answer(), lambda: False, changed=asyncio.Event()) == 42
+    with pytest.raises(NotFound):
+        await unless(fail(), lambda: False, changed=asyncio.Event())
