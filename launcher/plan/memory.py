@@ -8,6 +8,7 @@ from math import floor
 from launcher.plan import versions
 from launcher.plan.context import PlanContext
 from launcher.plan.model import GuestCell, HugePages, MemoryBacking, MemoryPlan
+from launcher.plan.node_networks import plugin_of
 from launcher.plan.numa import GuestNuma
 from launcher.spec.model import Interface
 from launcher.spec.quantity import Quantity
@@ -93,8 +94,7 @@ def _is_shared(context: PlanContext) -> bool:
 
 
 def _is_vhost_user(context: PlanContext, interface: Interface) -> bool:
-    plugins = context.settings.network.bindings
-    plugin = plugins.get(interface.binding.name) if interface.binding is not None else None
+    plugin = plugin_of(context, interface)
     return plugin is not None and plugin.attachment == "vhost-user"
 
 

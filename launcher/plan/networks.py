@@ -14,7 +14,8 @@ from launcher.plan.attached import beside, bridged_there, masqueraded_there
 from launcher.plan.context import PlanContext
 from launcher.plan.devices.model import DevicesPlan, InterfacePlan
 from launcher.plan.masquerade import GATEWAY_MAC, forwarded_ports, ranges
-from launcher.plan.settings import Binding, BridgedNetwork
+from launcher.plan.node_networks import bridged_network, plugin_of
+from launcher.plan.settings import Binding
 from launcher.plan.steps import (
     AnyStep,
     CreateMacvtap,
@@ -80,39 +81,6 @@ def network_steps(context: PlanContext, devices: DevicesPlan) -> Iterator[AnySte
     for asked in context.devices.interfaces:
         if asked.sriov is not None and asked.state != "absent":
             yield from _lent(context, asked)
-
-
-def plugin_of(context: PlanContext, asked: Interface) -> Binding | None:
-    """The binding plugin of the node that the interface names; None: it names none, or none that is here."""
-    if asked.binding is None:
-        return None
-    return context.settings.network.bindings.get(asked.binding.name)
-
-
-def bridged_network(context: PlanContext, network: Network | None) -> BridgedNetwork | None:
-    """The bridge of the node that ``network`` is; None: it is none."""
-    settings = context.settings
-    if network is None:
-        return None
-    if network.pod is not None:
-        return BridgedNetwork(bridge=settings.pod_bridge) if settings.pod_bridge else None
-    if network.multus is None:
-        return None
-    name = network.multus.network_name
-    full = name if "/" in name else f"{context.namespace}/{name}"
-    return settings.network.bridges.get(full) or settings.network.bridges.get(full.partition("/")[2])
-
-
-def interface_mtu(context: PlanContext, asked: Interface) -> int | None:
-    """The MTU that the guest is told; None: nobody decided."""
-    given = context.allocations.attachments.get(asked.name)
-    if given is not None:
-        return given.mtu or None
-    if asked.masquerade is not None:
-        return context.settings.network.mtu or None
-    network = next((n for n in context.vmi.spec.networks if n.name == asked.name), None)
-    bridged = bridged_network(context, network)
-    return (bridged.mtu or None) if bridged is not None else None
 
 
 def _lent(context: PlanContext, asked: Interface) -> Iterator[AnyStep]:

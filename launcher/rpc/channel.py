@@ -26,6 +26,9 @@ METADATA: tuple[tuple[str, str | bytes], ...] = ((LIMIT_KEY, str(MAX_METADATA - 
 KEEPALIVE_MS = 20_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 
+CONNECT_TIMEOUT_MS = 5_000
+"""How long a node is tried that does not answer at all; gRPC itself would wait 20 s."""
+
 # Every call of the API may be repeated, so the channel does it: at most 3 times, only for UNAVAILABLE
 # (https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
 _RETRY = {
@@ -44,6 +47,7 @@ _RETRY = {
 }
 
 OPTIONS: Sequence[tuple[str, int | str]] = (
+    ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.max_receive_message_length", MAX_MESSAGE),

@@ -5,28 +5,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 from agent_world import eventually
+from network_driving import DELAYS_S, drive, killed, looking_after
 from network_guests import left_on, python
 from network_plans import guarded, masquerade
 
 from launcher.errors import CommandFailed
 from launcher.lab.node import Node
-from launcher.plan.steps import AnyStep, CreateTap, CreateVeth, ServeAddresses, encode
+from launcher.plan.steps import CreateTap, CreateVeth, ServeAddresses
 
 pytestmark = pytest.mark.node
-
-DRIVER = Path(__file__).with_name("network_driver.py")
-DELAYS_S = (0.0, 0.02)
-"""Where in a step the driver is killed: a step takes 5 to 40 ms."""
-
 
 STEPS = masquerade()
 
@@ -48,39 +40,6 @@ def shown(node: Node) -> str:
     script = "ip -br link | cut -d' ' -f1; ip -br -4 addr; ip route; nft list ruleset"
     told = re.sub(r" (UP|DOWN|UNKNOWN|LOWERLAYERDOWN) ", " ", node.run("sh", "-c", script))
     return re.sub(r" +", " ", told)
-
-
-def drive(node: Node, verb: str, steps: Sequence[AnyStep]) -> None:
-    """Make or release all of ``steps``."""
-    assert node.run(sys.executable, DRIVER, verb, _file(node, steps)).splitlines()[-1] == "done"
-
-
-def killed(node: Node, verb: str, steps: Sequence[AnyStep], *, at: int, after_s: float) -> None:
-    """Make or release, and be killed ``after_s`` seconds into step ``at``."""
-    process = subprocess.Popen(
-        [*node.namespaces.prefix(), sys.executable, str(DRIVER), verb, _file(node, steps)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    pid = process.stdout.readline().removeprefix("pid ").strip()
-    for line in process.stdout:
-        if line.strip() == str(at):
-            break
-    try:
-        process.wait(after_s)
-    except subprocess.TimeoutExpired:
-        node.run("kill", "-KILL", pid)
-    process.wait(30)
-    process.stdout.close()
-
-
-def _file(node: Node, steps: Sequence[AnyStep]) -> str:
-    inside = "/run/launcher/steps"
-    node.layout.outside(inside).write_text("".join(f"{encode(step)}\n" for step in steps))
-    return inside
 
 
 def test_everything_can_be_made_and_released_twice(node: Node) -> None:
@@ -140,24 +99,6 @@ def test_a_foreign_link_of_the_same_name_is_refused_and_stays(node: Node, kind: 
         json.loads(node.run("ip", "-j", "-d", "link", "show", name))[0]["linkinfo"]["info_kind"] == "bridge"
     )
     node.run("ip", "link", "del", name)
-
-
-@contextmanager
-def looking_after(node: Node, verb: str, steps: Sequence[AnyStep]) -> Iterator[None]:
-    """An executor that made (``make``) or took up (``adopt``) the steps and goes on."""
-    process = subprocess.Popen(
-        [*node.namespaces.prefix(), sys.executable, str(DRIVER), f"{verb}-and-stay", _file(node, steps)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        assert any(line == "staying\n" for line in process.stdout)
-        yield
-    finally:
-        process.communicate(timeout=30)
 
 
 def _rules(node: Node) -> list[str]:
@@ -224,7 +165,18 @@ while time.monotonic() < deadline:
 
 
 def test_dhcp_tells_what_the_manifest_says_to_whoever_boots(node: Node) -> None:
-    told = {"boot_file": "pxe linux,0", "private": ((240, "a,b"), (241, "7")), "mtu": 1400, "subdomain": None}
+    told = {
+        "boot_file": "pxe linux,0",
+        "private": ((240, "a,b"), (241, "7")),
+        "mtu": 1400,
+        "subdomain": None,
+        "nameservers": ("192.0.2.53", "192.0.2.54", "2001:db8::53"),
+        "node_nameservers": False,
+        "search": ("a.example", "longer.example"),
+        "node_search": False,
+        "ntp_servers": ("192.0.2.123",),
+        "tftp_server": "boot.example",
+    }
     steps = [msgspec.structs.replace(s, **told) if isinstance(s, ServeAddresses) else s for s in STEPS]
     served = next(step for step in steps if isinstance(step, ServeAddresses))
     drive(node, "make", steps)
@@ -240,5 +192,11 @@ def test_dhcp_tells_what_the_manifest_says_to_whoever_boots(node: Node) -> None:
         assert bytes.fromhex(found["241"]) == b"7"
         assert int(found["26"], 16) == 1400
         assert found["121"] == "000a000201"
+        assert (found["1"], found["3"]) == ("ffffff00", "0a000201")
+        assert found["6"] == "c0000235" + "c0000236"
+        assert bytes.fromhex(found["15"]) == b"longer.example"
+        assert bytes.fromhex(found["119"]).startswith(b"\x01a\x07example\x00\x06longer")
+        assert found["42"] == "c000027b"
+        assert bytes.fromhex(found["66"]).rstrip(b"\0") == b"boot.example"
         assert bytes.fromhex(found["12"]) == b"g1"
     drive(node, "release", steps)

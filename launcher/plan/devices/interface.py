@@ -17,7 +17,7 @@ from launcher.plan.devices.model import (
 )
 from launcher.plan.devices.pciaddress import pci_address
 from launcher.plan.devices.versions import PASST_VHOST_USER
-from launcher.plan.networks import bridged_network, interface_mtu, plugin_of
+from launcher.plan.node_networks import bridged_network, interface_mtu, plugin_of
 from launcher.plan.settings import Binding
 from launcher.spec.model import Interface
 
