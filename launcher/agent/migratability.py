@@ -9,6 +9,7 @@ from __future__ import annotations
 from launcher.agent.disks import unsettled
 from launcher.agent.records import InstanceRecord
 from launcher.plan.devices.model import DiskPlan
+from launcher.plan.model import VMPlan
 from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk
 
 Finding = tuple[str, str]
@@ -29,6 +30,9 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
         findings.append((reason, f"guests under {kind} launch security cannot be migrated"))
     if plan.features.hyperv_mode == "passthrough":
         findings.append(("HypervPassthroughNotLiveMigratable", "hypervPassthrough depends on this host"))
+    if _has_tsc_of_its_host(plan):
+        message = "CPU feature invtsc promises the frequency of this host, and none is fixed"
+        findings.append(("NoTSCFrequencyNotLiveMigratable", message))
     changing = unsettled(record)
     if changing:
         names = ", ".join(changing)
@@ -64,6 +68,13 @@ def disks_to_copy(record: InstanceRecord) -> tuple[str, ...]:
         for disk in record.plan.devices.disks
         if disk.source is not None and disk.source.path in own and not disk.readonly
     )
+
+
+def _has_tsc_of_its_host(plan: VMPlan) -> bool:
+    """QEMU does not let such a guest go: its clock would run at another pace."""
+    fixed = any(timer.frequency for timer in plan.clock.timers) if plan.clock is not None else False
+    asked = any(f.name == "invtsc" and f.policy in ("require", "force") for f in plan.cpu.features)
+    return asked and not fixed and plan.identity.virt == "kvm"
 
 
 def _stays(record: InstanceRecord, disk: DiskPlan) -> bool:
