@@ -34,14 +34,20 @@ Frames = dict[str, tuple[bytes, bytes]]
 
 # Sends each frame into the guest's end of one tap; prints the names of those that had an effect at another.
 _SAY = """
-import fcntl, json, os, select, struct, sys, time
+import fcntl, json, os, select, struct, subprocess, sys, time
 def tap(name):
     made = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(made, 0x400454CA, struct.pack("16sH22s", name.encode(), 0x1002 | 0x4000, b""))
     return made
 said = tap(sys.argv[1])
 heard = said if sys.argv[2] == sys.argv[1] else tap(sys.argv[2])
-time.sleep(0.3)
+def passes(name):
+    link = json.loads(subprocess.check_output(("ip", "-j", "-d", "link", "show", name)))[0]
+    port = link["linkinfo"].get("info_slave_data", {}).get("state", "forwarding")
+    return link["operstate"] == "UP" and port == "forwarding"
+deadline = time.monotonic() + 30
+while not all(map(passes, sys.argv[1:3])):  # it takes the kernel a moment to notice the tap's other end
+    assert time.monotonic() < deadline, "a tap does not come up"
 found = []
 for name, (frame, wanted) in json.loads(sys.argv[3]).items():
     os.write(said, bytes(10) + bytes.fromhex(frame))
