@@ -10,7 +10,8 @@ from launcher.plan.allocations import Allocations
 from launcher.plan.capabilities import dedicated_findings, host_findings
 from launcher.plan.clock import clock
 from launcher.plan.context import PlanContext, plan_context
-from launcher.plan.devices import DevicesPlan, plan_devices
+from launcher.plan.devices.assembly import plan_devices
+from launcher.plan.devices.model import DevicesPlan
 from launcher.plan.facts import NodeFacts
 from launcher.plan.features import features
 from launcher.plan.firmware import boot, boot_steps, machine_type

@@ -155,6 +155,29 @@ def test_imports_point_down(path: Path) -> None:
     assert not wrong, f"{_name(path)} may not import {sorted(wrong)}"
 
 
+def _needs(path: Path, known: set[str]) -> set[str]:
+    """The modules that are run before ``path`` is; packages around it are at work already."""
+    own = _name(path)
+    body = ast.parse(path.read_text()).body
+    found = {
+        f"{node.module}.{alias.name}"
+        for node in body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    found |= {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
+    around = {name.rsplit(".", count)[0] for name in found for count in range(name.count(".") + 1)}
+    return {name for name in around & known if not f"{own}.".startswith(f"{name}.")}
+
+
+def test_any_module_may_be_imported_first() -> None:
+    needs = {_name(path): _needs(path, {_name(other) for other in _modules()}) for path in _modules()}
+    while ready := [name for name, needed in needs.items() if not needed & needs.keys()]:
+        for name in ready:
+            del needs[name]
+    assert not needs, "each of these needs one that needs it, or waits for such"
+
+
 @pytest.mark.parametrize("path", _modules(), ids=_name)
 def test_libraries_have_one_importer(path: Path) -> None:
     package = path.relative_to(PACKAGE).with_suffix("").parts[0]

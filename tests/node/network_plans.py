@@ -10,7 +10,7 @@ import msgspec
 from launcher.plan.allocations import Allocations, Attachment, Route
 from launcher.plan.attached import outer_addresses
 from launcher.plan.context import plan_context
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.facts import NodeFacts
 from launcher.plan.networks import network_steps
 from launcher.plan.settings import Binding, BridgedNetwork, NetworkSettings, PlanSettings

@@ -250,11 +250,11 @@ def test_memory_is_dumped_into_a_claim(agent: Client, node: Node, lab: Lab, gues
     running(agent, "core")
 
     # Too small a claim, one that is no directory, and one that is not there.
-    small = "/run/small"
+    small = inside(lab.shared / "small")
     node.run("sh", "-c", f"mkdir {small} && mount -t tmpfs -o size=64m none {small}")
     with pytest.raises(Exhausted, match="are needed"):
         agent.backups.dump_memory("core", claim="s", binding=ClaimBinding(claim="s", path=small))
-    node.run("umount", small)
+    node.run("sh", "-c", f"umount {small} && rmdir {small}")
     with pytest.raises(StorageError, match="is not a directory"):
         agent.backups.dump_memory("core", claim="s", binding=ClaimBinding(claim="s", path="/nowhere"))
     with pytest.raises(InvalidRequest, match="must be bound"):

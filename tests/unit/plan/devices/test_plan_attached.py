@@ -10,7 +10,7 @@ from device_contexts import UID, context
 
 from launcher.plan.allocations import Attachment, Route
 from launcher.plan.attached import outer_addresses
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.interface import unbound_networks
 from launcher.plan.networks import network_steps
 from launcher.plan.steps import (

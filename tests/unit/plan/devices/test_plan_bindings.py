@@ -10,7 +10,7 @@ from launcher.domain.devices.interface import interface_element
 from launcher.domain.element import to_text
 from launcher.plan.allocations import Attachment
 from launcher.plan.context import PlanContext
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.model import PluginPlan, Unbound, VhostUser
 from launcher.plan.memory import backing
 from launcher.plan.networks import network_steps

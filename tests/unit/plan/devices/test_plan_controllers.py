@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from device_contexts import context, devices
 
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.model import ControllerPlan
 
 VOLUMES = "\nvolumes: [{name: a, emptyDisk: {capacity: 1Gi}}]"

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from device_contexts import RUN, STATE, context
 
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.model import (
     BalloonPlan,
     ChannelPlan,

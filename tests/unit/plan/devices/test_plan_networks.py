@@ -9,7 +9,7 @@ import pytest
 from device_contexts import UID, context
 
 from launcher.errors import HostUnsupported
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.interface import plan_interfaces, unbound_networks
 from launcher.plan.devices.model import Unbound
 from launcher.plan.facts import NodeFacts, version

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import HostUnsupported, InvalidSpec
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.model import ControllerPlan, DevicesPlan, OnPci, PciAddress
 from launcher.plan.devices.pci import INTERFACE_SLOTS, LAST_PORT, NO_HOLE64, ON_ROOT_COMPLEX
 

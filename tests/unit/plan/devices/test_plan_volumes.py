@@ -8,7 +8,7 @@ from device_contexts import RUN, STATE, UID, context, instance
 
 from launcher.errors import HostUnsupported
 from launcher.plan.allocations import ClaimPlace
-from launcher.plan.devices import plan_devices
+from launcher.plan.devices.assembly import plan_devices
 from launcher.plan.devices.model import Backing, DiskSource
 from launcher.plan.devices.observed import Observed, with_observations
 from launcher.plan.runnable import require_runnable
