@@ -112,7 +112,9 @@ def test_one_guest_reads_every_kind_of_volume(
             device=f"{device},block,capacity=4Mi",
         )
         vmi = ready(agent, "volumes")
-        assert sorted(status["name"] for status in vmi["status"]["volumeStatus"]) == sorted([*DISKS, "slic"])
+        assert sorted(status["name"] for status in vmi["status"]["volumeStatus"]) == sorted(
+            [*DISKS, "slic", "dump"]
+        )
         assert_private(node, vmi)
         with shell(agent, "volumes") as within:
             look_at_everything(within)
