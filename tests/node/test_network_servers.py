@@ -18,9 +18,16 @@ pytestmark = pytest.mark.node
 
 
 def server(node: Node) -> str:
-    """The process id of the node's one dnsmasq, numbered as inside; empty when none runs."""
-    lines = [line.split(None, 1) for line in node.run("ps", "-e", "-o", "pid,args").splitlines()]
-    found = [pid for pid, words in lines if words.startswith("dnsmasq --conf-file=/run/launcher/n/")]
+    """The process id of the node's one dnsmasq, numbered as inside; empty when none runs.
+
+    While it starts it has a parent, which waits to hear that it serves.
+    """
+    lines = [line.split(None, 2) for line in node.run("ps", "-e", "-o", "pid,ppid,args").splitlines()]
+    found = [
+        pid
+        for pid, parent, words in lines
+        if parent == "1" and words.startswith("dnsmasq --conf-file=/run/launcher/n/")
+    ]
     assert len(found) < 2
     return found[0] if found else ""
 
