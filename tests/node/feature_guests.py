@@ -17,8 +17,8 @@ from launcher.lab.image import BZIMAGE_PATH, INITRD_PATH, KERNEL_PATH, Image
 from launcher.lab.node import Node
 
 SHELL_TIMEOUT_S = 60.0
-BOOT_TIMEOUT_S = 120.0
-"""UEFI that measures what it starts into a TPM, by emulation on a busy machine, takes a minute."""
+BOOT_TIMEOUT_S = 240.0
+"""UEFI that measures what it starts into a TPM, by emulation on a busy machine, takes minutes."""
 _PROMPT = re.compile(rb"GUEST UP.*# ", re.DOTALL)
 Object = dict[str, Any]
 
