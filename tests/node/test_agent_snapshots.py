@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agent_world import client, eventually, leftovers, migration, running, until
+from agent_world import client, eventually, is_true, leftovers, migration, running, until
 from backup_world import MIB, block, content, disks_guest, start_agent, write
 from feature_guests import Object, shell
 from storage_world import files, inside, remove_all
@@ -97,7 +97,7 @@ def test_a_snapshot_is_of_one_moment(agent: Client, node: Node, lab: Lab, guest_
             assert (len(data), block(data, 0), block(data, 1)) == (8 * MIB, "first", "")
 
         start_agent(guest)
-        until(agent, "snap", lambda vmi: "AgentConnected" in str(vmi["status"]))
+        until(agent, "snap", lambda vmi: is_true(vmi, "AgentConnected"))
         copy = agent.backups.create_snapshot("snap", snapshot="quiet", volumes=["mine"])
         assert list(copy.indications) == ["Online", "GuestAgent"]
         done = agent.backups.wait(copy, timeout_s=60)
@@ -144,6 +144,7 @@ def test_an_agent_that_is_killed_finds_its_snapshots(
     with shell(agent, "cut") as guest:
         start_agent(guest)
         guest.run("touch /tmp/wait")
+    until(agent, "cut", lambda vmi: is_true(vmi, "AgentConnected"))
     with ThreadPoolExecutor(1) as pool, client(node) as other:
         lost = pool.submit(other.backups.create_snapshot, "cut", snapshot="never")
         eventually("freezing", lambda: "fsFreezeStatus" in agent.instances.get("cut")["status"])
@@ -176,7 +177,9 @@ def test_what_is_frozen_thaws(agent: Client, node: Node, guest_image: Image) -> 
     with shell(agent, "cold") as guest:
         with pytest.raises(GuestAgentError):
             agent.backups.freeze("cold", unfreeze_timeout_s=300)
+        assert "fsFreezeStatus" not in agent.instances.get("cold")["status"]
         start_agent(guest)
+        until(agent, "cold", lambda vmi: is_true(vmi, "AgentConnected"))
         agent.backups.freeze("cold", unfreeze_timeout_s=300)
         until(agent, "cold", lambda vmi: vmi["status"].get("fsFreezeStatus") == "frozen")
         agent.backups.freeze("cold", unfreeze_timeout_s=300)
