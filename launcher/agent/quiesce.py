@@ -78,7 +78,7 @@ class Quiesce:
         machine = self._instances.find(namespace, name)
         require_running(machine)
         agent = self._agent(machine)
-        # Asked before anything is written down: without an agent nothing is frozen, and nothing can be thawed.
+        # Asked before anything is written down: without an agent nothing is frozen or can be thawed.
         if await agent.frozen(timeout_s=ASK_TIMEOUT_S):
             return
         await self._freeze(machine, agent, thaw_after_s=unfreeze_after_s)
