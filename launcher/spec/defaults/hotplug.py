@@ -17,7 +17,15 @@ LARGEST_MEMORY = 2**52
 
 def alignment(memory: Memory) -> int:
     """Size in bytes that guest memory must be a multiple of to grow."""
-    return GIB if memory.hugepages is not None and memory.hugepages.page_size == "1Gi" else ALIGNMENT
+    return GIB if memory.hugepages is not None and _is_gibibyte(memory.hugepages.page_size) else ALIGNMENT
+
+
+def _is_gibibyte(size: str | None) -> bool:
+    """Whether the size is 1Gi, however it is written: 1024Mi is the same."""
+    try:
+        return bool(size) and Quantity(size or "0") == GIB
+    except ValueError:
+        return False
 
 
 def memory_obstacles(
