@@ -15,6 +15,10 @@ from launcher.explain.schema import Field
 from launcher.explain.variants import NONSENSE, ODD_AMOUNT, accepted_words, violations_at
 
 _ACCEPTED: Final = re.compile(r"accepted(?: is| are|:) (.+)$")
+# What is said of a name that leads nowhere.
+_REFERENCE: Final = re.compile(r"there is no (\w+) of this name(| in \S+)")
+# The value of the example that a message compares with says nothing in general.
+_EXAMPLE: Final = re.compile(r"(?<=\w), [0-9][0-9A-Za-z]*$")
 _TOO_LONG: Final = 70_000
 
 
@@ -62,5 +66,12 @@ def _phrase(violation: Violation) -> str:
     words = accepted_words(violation)
     if words:
         return f"one of {', '.join(words)}"
-    match = _ACCEPTED.search(violation.message)
-    return match[1] if match is not None else violation.message.removeprefix("not ")
+    message = violation.message
+    match = _ACCEPTED.search(message)
+    if match is not None:
+        return match[1]
+    reference = _REFERENCE.fullmatch(message)
+    if reference is not None:
+        article = "an" if reference[1][0] in "aeiou" else "a"
+        return f"the name of {article} {reference[1]}{reference[2]}"
+    return _EXAMPLE.sub("", message).removeprefix("not ")

@@ -50,9 +50,14 @@ def _beside(line: str, comment: str) -> str:
 
 
 def _comment(found: Provenance, element: Parsed, number: int, around: tuple[str, ...]) -> str:
-    """Sources of the element unless they are those of the element around it; then those of attributes."""
+    """Sources of the element unless they are those of the element around it; then those of attributes.
+
+    Devices always say theirs: who looks for where one comes from looks beside it.
+    """
     exists = labels(found, (number, EXISTS))
-    parts = [] if exists == around else [", ".join(exists)]
+    parent = element.getparent()
+    device = parent is not None and parent.tag == "devices"
+    parts = [] if exists == around and not device else [", ".join(exists)]
     for name in map(str, element.attrib):
         own = labels(found, (number, f"@{name}"))
         if own and own != exists:

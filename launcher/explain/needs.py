@@ -27,6 +27,9 @@ World: TypeAlias = Callable[[Example], Translator]
 
 # Older than anything that the plans make a difference for.
 _ANCIENT: Final = version(6, 0)
+# A need for more or less of the same is none of what changes the number; how many is the example's affair.
+_NUMBERS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_COUNT: Final = re.compile(r"^[0-9]+ (?=free )")
 _OLDER: Final = re.compile(r"libvirt is older than (\d+\.\d+)")
 
 
@@ -54,6 +57,7 @@ def _found(path: str, worlds: tuple[World, ...]) -> tuple[str, ...]:
     phrases = (
         phrase
         for example in examples()
+        if example.valid
         for place in example.at(path)
         for world in worlds
         for phrase in _phrases(example, place, world)
@@ -71,14 +75,18 @@ def _phrases(example: Example, place: Place, world: World) -> Iterator[str]:
         vmi = example.base.valid(data) or repair(data, settings)
         if vmi is None:
             continue
-        for capability, why in sorted(lacking - _findings(translator, vmi)):
-            yield _phrase(capability, why)
+        other = {_NUMBERS.sub("", capability) for capability, _ in _findings(translator, vmi)}
+        for capability, why in sorted(lacking):
+            if _NUMBERS.sub("", capability) not in other:
+                yield _phrase(capability, why)
         return
 
 
 def _phrase(capability: str, why: str) -> str:
     older = _OLDER.search(why)
-    return f"libvirt {older[1]} or newer ({capability})" if older is not None else capability
+    if older is not None:
+        return f"libvirt {older[1]} or newer ({capability})"
+    return _COUNT.sub("", capability)
 
 
 def _findings(translator: Translator, vmi: VirtualMachineInstance) -> Findings:

@@ -11,6 +11,7 @@ from launcher.explain.accepts import accepts
 from launcher.explain.defaulted import Filled, defaults_of
 from launcher.explain.knowledge import INSTANCE, Fate, fates
 from launcher.explain.needs import needs, unserved
+from launcher.explain.prerequisites import prerequisites
 from launcher.explain.rule_reads import RuleName, readers
 from launcher.explain.schema import Field
 
@@ -21,11 +22,12 @@ _MOST_PATHS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """The answer to ``explain PATH``."""
+    """The answer to ``explain PATH``: ``beside`` is for the manifest to say, too, ``needs`` for the node."""
 
     fate: Fate
     accepts: tuple[str, ...]
     defaults: tuple[str, ...]
+    beside: tuple[str, ...]
     needs: tuple[str, ...]
     unserved: tuple[str, ...]
     rules: tuple[RuleName, ...]
@@ -46,6 +48,7 @@ class Page:
             "note": self.fate.line,
             "accepts": list(self.accepts),
             "defaults": list(self.defaults),
+            "beside": list(self.beside),
             "needs": list(self.needs),
             "unserved": list(self.unserved),
             "rules": [{"rule": rule.name, "says": rule.summary} for rule in self.rules],
@@ -71,6 +74,7 @@ class Page:
         for title, texts in (
             ("ACCEPTS", self.accepts),
             ("DEFAULT", self.defaults),
+            ("BESIDE", self.beside),
             ("NEEDS", self.needs),
             ("UNSERVED", self.unserved),
         ):
@@ -93,6 +97,10 @@ def page(field: Field, kind: str = INSTANCE) -> Page:
         fate=own[field.path],
         accepts=accepts(field) if kind == INSTANCE else (),
         defaults=default_phrases(defaults_of(field.path).get(field.path, ()), field) if measured else (),
+        beside=tuple(
+            path if isinstance(value, dict) and value else f"{path}: {shown_value(value)}"
+            for path, value in (prerequisites(field.path) if measured else {}).items()
+        ),
         needs=needs(field.path) if measured else (),
         unserved=unserved(field.path) if measured else (),
         rules=readers().get(field.path, ()) if measured else (),

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from launcher.explain.absent import absent_differences
 from launcher.explain.declared import Disposition, declaration
 from launcher.explain.defaulted import Filled, filled
-from launcher.explain.document import Atom, Difference, Document
-from launcher.explain.effect import Effect, measure
+from launcher.explain.document import EXISTS, Atom, Difference, Document
+from launcher.explain.effect import Base, Effect, measure
 from launcher.explain.influences import default_differences, node_differences
 from launcher.explain.manifest import Place, places, plain
 from launcher.explain.measured import actions
@@ -25,6 +26,7 @@ from launcher.spec.model import VirtualMachineInstance
 _FACTOR: Final = 8
 _MOST_SOURCES: Final = 3
 _MOST_DEFAULTS: Final = 2
+_MOST_ABSENT: Final = 2
 
 _PROVIDED: Final = {
     "claim": "place of a claim",
@@ -40,7 +42,8 @@ class Kind(IntEnum):
     FIELD = 0
     OBJECT = 1
     DEFAULT = 2
-    NODE = 3
+    ABSENT = 3
+    NODE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,9 @@ class Silent:
 class Provenance:
     """One domain explained.
 
-    ``sources`` are those of each part, the most telling first; a part without any is the same in every
-    domain. ``left_out`` says which elements are missing, and because of what.
+    ``sources`` are those of each part, the most telling first; each element has one, while an attribute or
+    text without any is as constant as its element. ``left_out`` says which elements are missing, and because
+    of what.
     """
 
     document: Document
@@ -95,18 +99,32 @@ def provenance(vmi: VirtualMachineInstance, translator: Translator) -> Provenanc
         _note(found, kind, label, difference)
     for label, difference in default_differences(vmi, base):
         _note(found, Kind.DEFAULT, label, difference)
+    for label, difference in absent_differences(base):
+        _note(found, Kind.ABSENT, label, difference)
     for label, difference in node_differences(vmi, base):
         _note(found, Kind.NODE, label, difference)
     return Provenance(
         document=base.document,
-        sources={
-            atom: _placed(sources) if base.document.is_placement(atom[0]) else _telling(sources)
-            for atom, sources in found.items()
-        },
+        sources=_sources(found, base),
         left_out=tuple(_left_out(effects)),
         silent=tuple(_silent(effects, base.translation.plan.devices.unbound)),
         defaults=tuple(filled(data, base.settings)),
     )
+
+
+def _sources(found: dict[Atom, list[Source]], base: Base) -> dict[Atom, tuple[Source, ...]]:
+    """The sources of each part; an element that nothing changed is one that all guests of its kind have."""
+    architecture = base.data["spec"].get("architecture") or base.settings.architecture
+    common = (Source(kind=Kind.NODE, label=f"every {architecture} guest", size=0),)
+    placement = base.document.is_placement
+    sources = {
+        atom: _placed(noted) if placement(atom[0]) else _telling(noted, atom[1])
+        for atom, noted in found.items()
+    }
+    for atom in base.document.atoms():
+        if atom[1] == EXISTS and atom not in sources:
+            sources[atom] = _placed([]) if placement(atom[0]) else common
+    return sources
 
 
 def _differences(effects: list[Effect]) -> Iterator[tuple[Kind, str, Difference]]:
@@ -121,14 +139,22 @@ def _note(found: defaultdict[Atom, list[Source]], kind: Kind, label: str, differ
         found[atom].append(source)
 
 
-def _telling(sources: list[Source]) -> tuple[Source, ...]:
-    """Fields, or else the smallest object around them, and defaults beside; the node if nothing else."""
+def _telling(sources: list[Source], part: str) -> tuple[Source, ...]:
+    """Fields, or else the smallest object around them, and defaults beside; the node if nothing else.
+
+    An absent switch is why an element exists at all; of its parts, the node says more.
+    """
     fields = _smallest(sources, Kind.FIELD) or _smallest(sources, Kind.OBJECT)[:1]
     defaults = _smallest(sources, Kind.DEFAULT)
     if fields and defaults and defaults[0].size > _FACTOR * fields[0].size:
         defaults = []
     chosen = (*fields[:_MOST_SOURCES], *defaults[:_MOST_DEFAULTS])
-    return chosen or tuple(_smallest(sources, Kind.NODE)[:_MOST_SOURCES])
+    if chosen:
+        return chosen
+    absent, node = _smallest(sources, Kind.ABSENT), _smallest(sources, Kind.NODE)
+    if part == EXISTS or not node:
+        return (*absent[:_MOST_ABSENT], *node)[:_MOST_SOURCES]
+    return tuple(node[:_MOST_SOURCES])
 
 
 def _placed(sources: list[Source]) -> tuple[Source, ...]:

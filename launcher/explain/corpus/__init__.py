@@ -2,7 +2,7 @@
 """Small manifests that together set every field of an instance's spec: what explanations are measured on.
 
 They are valid but for three old bindings that the rules refuse, and they are translated for a host that has
-all that they ask for (``launcher.explain.bench``). Data only.
+all that they ask for (``launcher.explain.example_host``). Data only.
 """
 
 from __future__ import annotations

@@ -32,6 +32,13 @@ spec:
     devices: {}
 """
 
+REQUESTS = """
+spec:
+  domain:
+    resources: {requests: {cpu: "2", memory: 1Gi}}
+    devices: {}
+"""
+
 DEDICATED = """
 spec:
   domain:
@@ -254,6 +261,7 @@ EXAMPLES = {
     "topology": TOPOLOGY,
     "cpu-features": CPU_FEATURES,
     "resources": RESOURCES,
+    "requests": REQUESTS,
     "dedicated-realtime": DEDICATED,
     "dedicated": DEDICATED_ONLY,
     "huge-pages": HUGE_PAGES,

@@ -47,7 +47,9 @@ def memory_request(ctx: Context) -> Iterator[Violation]:
     request = ctx.resources.requests.get("memory")
     if request is not None and 0 < request < SMALLEST_MEMORY:
         yield invalid(
-            amount_path("requests", "memory"), request, "less than 1M; is a suffix such as Mi missing?"
+            amount_path("requests", "memory"),
+            request,
+            "is a suffix such as Mi missing? accepted are 1M and more",
         )
 
 

@@ -33,14 +33,17 @@ def topology(ctx: Context) -> Iterator[Violation]:
         yield _too_many(ctx, sizes)
     elif ctx.arch.cpu_hotplug and maximum * (ctx.cpu.cores or 1) * (ctx.cpu.threads or 1) > most:
         yield invalid(
-            f"{CPU_PATH}.maxSockets", maximum, f"gives more vCPUs than the {most} of {ctx.arch.name}"
+            f"{CPU_PATH}.maxSockets",
+            maximum,
+            f"gives too many vCPUs; accepted are at most {most} vCPUs on {ctx.arch.name}",
         )
     if maximum > 0 and sockets > maximum:
         yield invalid(f"{CPU_PATH}.sockets", sockets, f"must not exceed maxSockets, {maximum}")
 
 
 def _too_many(ctx: Context, sizes: dict[str, int | None]) -> Violation:
-    message = f"gives {ctx.vcpus} vCPUs; an {ctx.arch.name} guest has at most {ctx.arch.max_vcpus}"
+    most = f"at most {ctx.arch.max_vcpus} vCPUs on {ctx.arch.name}"
+    message = f"gives {ctx.vcpus} vCPUs; accepted are {most}"
     if any(sizes.values()):
         name = max(sizes, key=lambda key: sizes[key] or 0)
         return invalid(f"{CPU_PATH}.{name}", sizes[name], message)

@@ -37,7 +37,7 @@ def size(ctx: Context) -> Iterator[Violation]:
     if guest < 0:
         yield invalid(f"{MEMORY}.guest", guest, "must not be negative")
     elif guest < SMALLEST_MEMORY:
-        yield invalid(f"{MEMORY}.guest", guest, "less than 1M; is a suffix such as Mi missing?")
+        yield invalid(f"{MEMORY}.guest", guest, "is a suffix such as Mi missing? accepted are 1M and more")
     elif guest > LARGEST_MEMORY:
         yield invalid(f"{MEMORY}.guest", guest, "more than a guest can address; accepted are at most 4Pi")
     limit = ctx.resources.limits.get("memory")

@@ -36,6 +36,7 @@ def test_realtime_is_explained_from_the_code() -> None:
         ("spec.domain.devices.interfaces[].acpiIndex", "devices/interface/acpi"),
         ("spec.domain.features.apic.endOfInterrupt", "features/apic/@eoi"),
         ("spec.domain.cpu.maxSockets", "vcpu"),
+        ("spec.domain.resources.requests", "cpu/topology/@sockets"),
         ("spec.domain.memory.maxGuest", "maxMemory"),
         ("spec.domain.launchSecurity.sev.policy.encryptedState", "launchSecurity/policy"),
         ("spec.architecture", "os/type/@arch"),
@@ -61,6 +62,11 @@ def test_what_a_node_prepares_by_a_field(path: str, part: str) -> None:
     ("path", "phrase"),
     [
         ("spec.domain.devices.disks[].cache", "one of none, writethrough, writeback"),
+        ("spec.domain.devices.disks[].name", "the name of a volume in spec.volumes"),
+        ("spec.domain.devices.gpus[].claimName", "the name of an entry in spec.resourceClaims"),
+        ("spec.domain.cpu.sockets", "must not exceed maxSockets"),
+        ("spec.domain.cpu.threads", "at most 1024 vCPUs on amd64"),
+        ("spec.domain.memory.guest", "1M and more"),
         ("spec.domain.devices.interfaces[].ports[].port", "1 to 65535"),
         ("spec.dnsPolicy", "one of ClusterFirst, ClusterFirstWithHostNet, Default, None"),
         ("spec.domain.features.smm.enabled", "true or false"),
@@ -99,6 +105,37 @@ def test_a_field_without_default_has_none() -> None:
 )
 def test_what_a_node_must_have(path: str, phrase: str) -> None:
     assert phrase in about(path).needs
+
+
+def test_what_only_an_example_asks_for_is_not_a_need() -> None:
+    assert about("spec.domain.memory.guest").needs == ()
+    assert about("spec.domain.memory.guest").unserved == ()
+    assert "free huge pages of 2.0 MiB" in about("spec.domain.memory.hugepages.pageSize").needs
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (
+            "spec.domain.cpu.realtime",
+            (
+                "spec.domain.cpu.cores: 4",
+                "spec.domain.cpu.dedicatedCpuPlacement: true",
+                "spec.domain.cpu.numa.guestMappingPassthrough: {}",
+            ),
+        ),
+        (
+            "spec.domain.cpu.numa.guestMappingPassthrough",
+            ("spec.domain.cpu.dedicatedCpuPlacement: true", "spec.domain.memory.hugepages"),
+        ),
+        ("spec.domain.launchSecurity.sev.attestation", ("spec.startStrategy: Paused",)),
+        ("spec.domain.firmware.acpi.slicNameRef", ("spec.volumes[].secret",)),
+        ("spec.domain.devices.rng", ()),
+        ("spec.hostname", ()),
+    ],
+)
+def test_what_a_manifest_must_say_beside_a_field(path: str, expected: tuple[str, ...]) -> None:
+    assert about(path).beside == expected
 
 
 def test_refused_fields_say_what_to_use_instead() -> None:

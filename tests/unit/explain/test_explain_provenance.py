@@ -82,14 +82,34 @@ def sources(found: Provenance, path: str, part: str = "", index: int = 0) -> tup
         ("devices/memballoon/stats", "@period", ("setting balloon_stats_period_s",)),
         ("devices/serial/source", "@path", ("setting run_dir", "node's choice uid")),
         ("devices/memballoon/address", "@bus", ("placement on PCI",)),
+        ("devices/serial", "", ("absent spec.domain.devices.autoattachSerialConsole",)),
+        ("devices/memballoon/stats", "", ("absent spec.domain.devices.autoattachMemBalloon",)),
+        ("devices/channel", "", ("every amd64 guest",)),
+        ("os/smbios", "", ("every amd64 guest",)),
     ],
 )
 def test_parts_lead_to_what_decides_them(path: str, part: str, expected: tuple[str, ...]) -> None:
     assert set(expected) <= set(sources(typical(), path, part))
 
 
-def test_what_every_domain_has_has_no_source() -> None:
-    assert sources(typical(), "devices/serial/target", "@port") == ()
+def test_every_element_has_a_source() -> None:
+    found = typical()
+    assert [
+        found.document.path(n)
+        for n, part in found.document.atoms()
+        if not part and not labels(found, (n, part))
+    ] == []
+
+
+def test_what_is_constant_in_an_element_has_no_source() -> None:
+    assert sources(typical(), "devices/channel/target", "@name") == ()
+
+
+def test_each_device_says_where_it_comes_from() -> None:
+    lines = annotated(typical()).splitlines()
+    devices = [line for line in lines if line.startswith("    <") and not line.startswith("    </")]
+    assert [line for line in devices if "<channel" in line and "every amd64 guest" not in line] == []
+    assert any("<channel" in line for line in devices)
 
 
 def test_a_host_without_kvm_shows() -> None:

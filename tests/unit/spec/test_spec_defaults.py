@@ -10,12 +10,15 @@ from msgspec.structs import replace
 from spec_rules_manifests import AMD64, ARM64, S390X, devices, domain, full, full_domain, spec, vmi
 
 from launcher.spec.defaults import STEPS, apply_defaults, trace
+from launcher.spec.defaults.hotplug import alignment
 from launcher.spec.defaults.identity import UUID_NAMESPACE
 from launcher.spec.defaults.lifecycle import pull_policy
 from launcher.spec.model import (
     BIOS,
     EFI,
     FeatureState,
+    Hugepages,
+    Memory,
     ObjectMeta,
     Quantity,
 )
@@ -159,6 +162,14 @@ def test_cpus_that_are_limited_are_requested() -> None:
 )
 def test_memory(fragment: str, expected: tuple[str, str]) -> None:
     assert sizes(domain(fragment)) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "step"), [("1Gi", 2**30), ("1024Mi", 2**30), ("2Mi", 2**21), (None, 2**21), ("?", 2**21)]
+)
+def test_memory_is_plugged_in_whole_huge_pages(size: str | None, step: int) -> None:
+    pages = Hugepages(page_size=size) if size is not None else None
+    assert alignment(Memory(hugepages=pages)) == step
 
 
 def test_memory_hotplug_depends_on_architecture_and_settings() -> None:
