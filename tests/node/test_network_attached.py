@@ -4,6 +4,7 @@ place of another; and the namespace is afterwards as it was."""
 
 from __future__ import annotations
 
+import json
 import signal
 
 import pytest
@@ -36,14 +37,23 @@ def test_a_guest_behind_one_link_and_in_the_place_of_another(
     with pod_namespace(node), client(node) as agent:
         before = shown(node)
         mac = node.run("ip", "netns", "exec", "pod", "cat", "/sys/class/net/net1/address").strip()
-        agent.instances.create(networked(guest_image, "given", nics, networks), companions)
+        manifest = networked(guest_image, "given", nics, networks)
+        manifest["spec"]["domain"]["cpu"] = {"cores": 2}
+        manifest["spec"]["domain"]["devices"]["networkInterfaceMultiqueue"] = True
+        agent.instances.create(manifest, companions)
         vmi = running(agent, "given")
         assert addresses(vmi) == [ADDRESS, ADDRESS6]
-        with pytest.raises(Conflict, match="default/given is on eth0"):
+        with pytest.raises(Conflict, match="default/given is on"):
             agent.instances.create(networked(guest_image, "thief", nics, networks), companions)
         assert vmi["status"]["interfaces"][1]["mac"] == mac
+        for nic in vmi["status"]["interfaces"]:
+            tap = json.loads(node.run("ip", "-j", "-d", "link", "show", nic["podInterfaceName"]))[0]
+            queues = tap["linkinfo"]["info_data"]
+            # The second one is enabled by the guest's driver.
+            assert queues["numqueues"] + queues["numdisabled"] == nic["queueCount"] == 2
         with shell(agent, "given") as guest:
             wait_lease(guest)
+            assert guest.run("ls -d /sys/class/net/eth0/queues/rx-*").split()[-1].endswith("rx-1")
             guest.run("mkdir -p /www; echo in a pod >/www/index.html; httpd -p 80 -h /www")
             guest.run("ip addr add fd10:0:2::2/120 dev eth0")
             eventually("nobody else's address", lambda: "tentative" not in guest.run("ip -6 addr show eth0"))

@@ -62,9 +62,10 @@ def _type(nic: InterfacePlan) -> str:
 def _driver(nic: InterfacePlan) -> Element | None:
     if nic.vhost_user is not None and nic.queues is not None:
         return E("driver", queues=nic.queues)
-    if not nic.vhost:
+    if not (nic.vhost or nic.queues is not None or nic.iommu):
         return None
-    return E("driver", name="vhost", queues=nic.queues, iommu="on" if nic.iommu else None)
+    backend = "vhost" if nic.vhost else "qemu"
+    return E("driver", name=backend, queues=nic.queues, iommu="on" if nic.iommu else None)
 
 
 def _forwards(passt: Passt) -> Iterator[Element]:

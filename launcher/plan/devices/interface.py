@@ -97,7 +97,11 @@ def _tap(context: PlanContext, nic: Interface, field: str) -> InterfacePlan:
         vhost_user=switch,
         mtu=interface_mtu(context, nic),
         queues=queues,
-        vhost=virtio and switch is None and (queues is not None or context.iommu),
+        # A node that lacks the kernel's backend has QEMU serve the queues, from one thread.
+        vhost=virtio
+        and switch is None
+        and (queues is not None or context.iommu)
+        and context.facts.devices.vhost_net is not False,
         iommu=virtio and context.iommu,
         # Without a boot order the firmware would try to boot from the network; hidden memory forbids ROMs.
         rom=not (context.arch.nic_rom and (boot is None or context.iommu)),

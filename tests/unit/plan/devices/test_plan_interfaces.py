@@ -6,8 +6,11 @@ from __future__ import annotations
 import pytest
 from device_contexts import OLD_LIBVIRT, RUN, context
 
+from launcher.domain.devices.interface import interface_element
+from launcher.domain.element import to_text
 from launcher.plan.devices.interface import plan_interfaces, unbound_bindings
 from launcher.plan.devices.model import InterfacePlan, Passt, PciAddress, PortForward, PortRange, Unbound
+from launcher.plan.facts import HostDevices, NodeFacts
 
 
 def planned(
@@ -149,3 +152,15 @@ def test_an_older_libvirt_runs_passt_as_a_user_interface() -> None:
     (nic,) = planned("{name: n, passtBinding: {}}", facts=OLD_LIBVIRT)
     assert nic.passt is not None
     assert not nic.passt.vhostuser
+
+
+def test_a_node_without_the_kernels_backend_has_qemu_serve_the_queues() -> None:
+    facts = NodeFacts(devices=HostDevices(vhost_net=False))
+    (nic,) = planned(
+        "{name: n, masquerade: {}}",
+        devices=", networkInterfaceMultiqueue: true",
+        domain=", cpu: {cores: 2}",
+        facts=facts,
+    )
+    assert (nic.queues, nic.vhost) == (2, False)
+    assert '<driver name="qemu" queues="2"/>' in to_text(interface_element(nic)).replace("'", '"')
