@@ -36,6 +36,10 @@ schema-check: deps ## every example against libvirt's schemas (SCHEMAS=DIR of an
 test-slow: deps ## the tests that take minutes each: for every night, not for every commit
 	$(BIN)/pytest -m slow -v
 
+test-matrix: deps ## migrations between this libvirt and QEMU and another Debian release's, both ways, as a table
+	@command -v debootstrap >/dev/null || apt-get install -q -y --no-install-recommends debootstrap
+	$(BIN)/pytest -m matrix -q tests/node/test_migration_generations.py
+
 bench: deps ## translations per second on one core, and what else costs time or memory
 	@$(BIN)/python tests/bench/bench.py
 
@@ -77,5 +81,5 @@ lock: ## refresh both lock files (needs uv)
 docs: deps ## regenerate docs/fields.md from the code
 	$(BIN)/python -c 'from launcher.explain.fields_doc import fields_markdown; print(fields_markdown(), end="")' > docs/fields.md
 
-.PHONY: help deps venv lint test schema-check test-slow bench bench-start migration-bench migration-report fuzz docs demo \
+.PHONY: help deps venv lint test schema-check test-slow test-matrix bench bench-start migration-bench migration-report fuzz docs demo \
 	lock proto proto-check

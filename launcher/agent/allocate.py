@@ -36,11 +36,12 @@ def allocate(
     facts: NodeFacts,
     ledger: Ledger,
     network: NetworkSettings = NetworkSettings(),  # noqa: B008 - frozen
+    machine: str = "",
 ) -> Allocations:
     """Allocations for the defaulted ``vmi`` out of what ``ledger`` says is left.
 
     ``network`` says where outer addresses come from (those of a family that the node lacks are left alone),
-    and ports of the node.
+    and ports of the node. ``machine`` is the board that the guest gets, or has.
 
     Raises:
         HostUnsupported: an interface masquerades, and there is no pool; or no ports of the node are given.
@@ -63,6 +64,7 @@ def allocate(
         outer=_outer(vmi, companions, uid, facts, ledger, network.pools),
         attachments=companions.attachments,
         virtual_functions={name: one.device for name, one in companions.attachments.items() if one.device},
+        machine=machine,
         vsock_cid=ledger.free_cid(uid, wanted=had or 0) if devices.autoattach_vsock else 0,
     )
 

@@ -15,6 +15,7 @@ from launcher.agent.volume_ledger import Opened, opened, require_free
 from launcher.domain.read import DomainView
 from launcher.errors import InvalidSpec
 from launcher.plan.facts import NodeFacts
+from launcher.plan.machines import pinned_machine
 from launcher.plan.make import make_plan
 from launcher.plan.media.credentials import logins
 from launcher.plan.media.volume import require_content
@@ -70,8 +71,15 @@ def draft(
         defaulted = as_it_runs(defaulted, live)
         booted = as_it_booted(defaulted, live)
     ledger = site.ledger
+    machine = pinned_machine(defaulted, site.facts, site.plan.machines)
     allocations = allocate(
-        defaulted, companions, uid=uid, facts=site.facts, ledger=ledger, network=site.plan.network
+        defaulted,
+        companions,
+        uid=uid,
+        facts=site.facts,
+        ledger=ledger,
+        network=site.plan.network,
+        machine=(live.machine if live is not None else "") or machine,
     )
     plan = make_plan(booted, site.facts, allocations, site.plan)
     require_runnable(plan.devices, site.facts)

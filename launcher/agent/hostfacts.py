@@ -24,6 +24,7 @@ from launcher.hypervisor.port import HostTexts, Hypervisor
 from launcher.plan.arch import ARCHITECTURES
 from launcher.plan.descriptors import parse_descriptors
 from launcher.plan.facts import DomainCaps, Firmware, HostDevices, NodeFacts, NumaCell, PagePool, Programs
+from launcher.plan.machines import pinned_machine
 from launcher.spec.model import VirtualMachineInstance
 
 log = get(__name__)
@@ -84,12 +85,12 @@ class HostFacts:
 
     async def _with_machine(self, known: NodeFacts, vmi: VirtualMachineInstance) -> NodeFacts:
         """Ask about a machine once; one that QEMU does not have is refused by planning."""
-        asked = vmi.spec.domain.machine
         arch = ARCHITECTURES.get(vmi.spec.architecture or known.arch)
         guest = known.guest(arch) if arch is not None else None
-        if asked is None or not asked.type or guest is None or asked.type not in guest.machines:
+        machine = pinned_machine(vmi, known, self._config.machines)
+        if guest is None or machine not in guest.machines:
             return known
-        wanted = (guest.arch, guest.canonical(asked.type))
+        wanted = (guest.arch, machine)
         if wanted in self._asked or any((c.arch, c.machine) == wanted for c in known.domain_caps):
             return known
         found = tuple(domain_caps(text) for text in await self._hypervisor.domain_capabilities(*wanted))

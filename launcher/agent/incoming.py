@@ -28,8 +28,9 @@ from launcher.errors import Bug, HypervisorUnavailable, LauncherError, Migration
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.host.qemu import end_qemu
+from launcher.host.qmp import out_of_band
 from launcher.host.run import run
-from launcher.hypervisor.port import DomainRecord
+from launcher.hypervisor.port import DomainRecord, qemu_uri
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
 from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Reservation, tcp_endpoints
@@ -46,6 +47,8 @@ log = get(__name__)
 KIND = "incoming"
 QEMU_OVERHEAD_BYTES = 128 * MIB
 """What QEMU needs beside the guest's memory before the first page arrives; measured 40-60 MiB, rounded up."""
+
+QMP_TIMEOUT_S = 5.0
 
 
 class IncomingJournal:
@@ -123,6 +126,15 @@ class IncomingHooks:
         ended = await asyncio.to_thread(end_qemu, record.uuid)
         log.warning("ended the incoming guest without libvirt", uuid=record.uuid, processes=ended)
 
+    async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
+        """See ``TargetHooks``."""
+        machine = self._machine(record)
+        if machine is None:
+            raise Bug(f"the guest of {record.attempt} is here and its record is gone")
+        # The guest has what the node had on which it started, whatever this one gives to others.
+        socket = instance_paths(self._settings, machine.record.uid).rescue_monitor
+        await out_of_band(socket, "migrate-recover", timeout_s=QMP_TIMEOUT_S, uri=qemu_uri(migrate_uri))
+
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """See ``TargetHooks``."""
         self._ports.release(_disks_owner(record.attempt))
@@ -187,6 +199,8 @@ class IncomingChecks:
         )
 
     async def _address(self, _request: PrepareRequest) -> tuple[str, ...]:
+        if self._instances.draining:
+            return ("this node is being drained",)
         if self._config.migration.address:
             return ()
         return ("this node takes no migrations: migration.address is not configured",)

@@ -15,7 +15,7 @@ from launcher.agent.apart import require_apart
 from launcher.agent.attachments import looked_at, require_unused
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
-from launcher.agent.ledger import holding
+from launcher.agent.ledger import Ledger, holding
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
 from launcher.agent.records import InstanceRecord
@@ -24,7 +24,7 @@ from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.volume_ledger import opened_by
 from launcher.domain.read import DomainView
-from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Violation
+from launcher.errors import AlreadyExists, Conflict, InvalidSpec, NotFound, Violation
 from launcher.host.boot import boot_id
 from launcher.host.config import Config
 from launcher.spec.model import ObjectMeta, VirtualMachineInstance
@@ -43,6 +43,8 @@ class Instances:
         self._supervisor = supervisor
         self._machines: dict[str, Machine] = {}
         self._limits = node_limits(config)
+        self.draining = 0
+        """How many drains of the whole node are under way: nothing new comes meanwhile."""
         self.accepting = asyncio.Lock()
         """Held from the look at what is left of the node until a record says that it is taken."""
 
@@ -138,10 +140,19 @@ class Instances:
             opened=tuple(use for record in others for use in opened_by(record)),
         )
 
+    async def memory_left(self) -> int | None:
+        """Bytes that instances may still reserve; None: it is not known how much there is."""
+        held = tuple(holding(m.record) for m in self.machines() if not m.ended)
+        return Ledger(await self._facts.get(), self._limits, held).memory_left()
+
     async def create(
         self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
     ) -> VirtualMachineInstance:
         """Accept an instance; the same object (same uid) twice is the same as once."""
+        if self.draining:
+            raise Conflict(
+                "this node is being drained", hint="create it on another, or wait until that ended"
+            )
         async with self.accepting:
             named = _identified(manifest, now=self._services.clock.now())
             metadata = named.metadata or ObjectMeta()

@@ -14,6 +14,7 @@ from launcher.agent.access import Access
 from launcher.agent.attestation import Attestation
 from launcher.agent.backups import Backups
 from launcher.agent.downward import DownwardMetrics
+from launcher.agent.drain import Drains
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.lookout import Lookout
@@ -98,6 +99,7 @@ class NodeAgent:
         self._access = Access(services, self._instances, self._supervisor)
         self._lookout = Lookout(services, self._instances, self._supervisor)
         self._downward = DownwardMetrics(services, self._instances, self._facts, self._supervisor)
+        self.drains = Drains(config, self._instances, self._migrations)
         self.backups = Backups(config, services, self._instances, self._supervisor)
         self._consoles = Consoles()
         self._tunnels = Tunnels(services, self._instances)
@@ -316,9 +318,10 @@ class NodeAgent:
             attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
         )
 
-    async def interrupt_migration(self, attempt: str) -> TargetState:
+    async def interrupt_migration(self, attempt: str, *, reopen: bool = False) -> TargetState:
         """See ``AgentPort``."""
-        return await self._migrations.incoming.interrupt(attempt)
+        incoming = self._migrations.incoming
+        return await (incoming.reopen(attempt) if reopen else incoming.interrupt(attempt))
 
     async def migration_state(self, attempt: str) -> TargetState:
         """See ``AgentPort``."""

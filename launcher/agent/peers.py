@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
+from launcher.agent.port import Capacity
 from launcher.host.config import Tls
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, modified, options
@@ -105,6 +106,22 @@ class GrpcPeer:
             self._stub().InterruptPostCopy(message, timeout=timeout_s, metadata=METADATA)
         )
         return _state(reply.state)
+
+    async def reopen(self, attempt: str, *, timeout_s: float = FINISH_TIMEOUT_S) -> TargetState:
+        """Have the target's QEMU wait for a new connection."""
+        message = pb.ReopenPostCopyRequest(attempt=attempt)
+        reply = await self._answer(self._stub().ReopenPostCopy(message, timeout=timeout_s, metadata=METADATA))
+        return _state(reply.state)
+
+    async def capacity(self, *, timeout_s: float = STATE_TIMEOUT_S) -> Capacity:
+        """What the node has left for guests of others."""
+        message = pb.GetCapacityRequest()
+        found = await self._answer(self._stub().GetCapacity(message, timeout=timeout_s, metadata=METADATA))
+        return Capacity(
+            memory_left=found.memory_left_bytes if found.HasField("memory_left_bytes") else None,
+            inbound_left=found.inbound_left,
+            why=found.why,
+        )
 
     async def close(self) -> None:
         """Close the channel; calls under way end as cancelled."""

@@ -179,6 +179,45 @@ class BackupRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: int = 0
 
 
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has left for guests of others: memory in bytes (None: not known), places for migrations.
+    ``why`` it takes none at all; empty: it does."""
+
+    memory_left: int | None = None
+    inbound_left: int = 0
+    why: str = ""
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be moved (``namespace/name``; empty: all) and where to (empty: any peer).
+    ``undo`` only takes marks back."""
+
+    targets: tuple[str, ...] = ()
+    instances: tuple[str, ...] = ()
+    dry_run: bool = False
+    undo: bool = False
+
+
+class DrainStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an instance: it ``stays`` for a ``reason``, is ``moving``, ``moved``, ``would move``."""
+
+    namespace: str
+    name: str
+    state: str
+    target: str = ""
+    migration: str = ""
+    reason: str = ""
+    predicted_s: float = 0.0
+
+
+class DrainPort(Protocol):
+    """Emptying the node. Raises only ``launcher.errors`` classes."""
+
+    async def capacity(self) -> Capacity: ...
+    def drain(self, request: DrainRequest) -> AsyncIterator[DrainStep]:
+        """Move what can be moved; ends when nothing more can be done. NotFound, InvalidRequest at once."""
+
+
 class BackupPort(Protocol):
     """Copies of running guests. Raises only ``launcher.errors`` classes."""
 
@@ -259,6 +298,10 @@ class ByteStream(Protocol):
 
 class AgentPort(Protocol):
     """The agent as ``api`` sees it. Raises only ``launcher.errors`` classes."""
+
+    @property
+    def drains(self) -> DrainPort:
+        """Emptying the node."""
 
     @property
     def backups(self) -> BackupPort:
@@ -370,4 +413,5 @@ class AgentPort(Protocol):
         self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False
     ) -> TargetState: ...
     async def migration_state(self, attempt: str) -> TargetState: ...
-    async def interrupt_migration(self, attempt: str) -> TargetState: ...
+    async def interrupt_migration(self, attempt: str, *, reopen: bool = False) -> TargetState:
+        """End a dead stream of a post-copy, or have QEMU wait for another."""

@@ -130,8 +130,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``manifest`` is what the user wrote (with uid and creation time filled in), ``plan`` what this node
     decided. ``desired`` is what the agent drives towards. ``incoming`` names the migration attempt that
     brings the instance here, ``outgoing`` the one that takes it away: while one is set, the domain is the
-    migration's. ``user_paused`` is the user's wish and outlives the agent. While ``job`` or ``frozen`` is set
-    the domain is not migrated.
+    migration's. ``user_paused`` is the user's wish and outlives the agent, ``evacuating`` that of who empties
+    the node. While ``job`` or ``frozen`` is set the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     ``sync_error`` is why it is not as it should be, ``sync_reason`` that in one word, ``sync_volume`` the
     volume that it is about.
@@ -168,6 +168,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     incoming: str = ""
     outgoing: str = ""
     moved_to: str = ""
+    evacuating: bool = False
     migration_state: VirtualMachineInstanceMigrationState | None = None
     job: DomainJob | None = None
     frozen: Frozen | None = None

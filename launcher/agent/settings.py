@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 from launcher.agent.ledger import Limits
 from launcher.agent.network_settings import network_settings
 from launcher.errors import InvalidRequest, Violation
@@ -12,6 +14,8 @@ from launcher.plan.facts import NodeFacts
 from launcher.plan.settings import PlanSettings
 from launcher.spec.defaults import DefaultsSettings
 from launcher.spec.model import Quantity
+
+_MACHINE = re.compile(r"[a-z][a-z0-9-]*-(rhel)?[0-9]+(\.[0-9]+)+")
 
 
 def plan_settings(config: Config) -> PlanSettings:
@@ -23,6 +27,8 @@ def plan_settings(config: Config) -> PlanSettings:
         live_update=config.live_update,
         pod_bridge=config.network.bridge,
         swtpm_dir=config.libvirt.swtpm_dir,
+        machines=_machines(config),
+        rescue_monitor=config.migration.rescue_monitor,
         network=network_settings(config),
         dedicated_cpus=node_limits(config).dedicated_cpus or (),
         confine=True,
@@ -57,6 +63,14 @@ def node_limits(config: Config) -> Limits:
     )
 
 
+def _machines(config: Config) -> dict[str, str]:
+    for alias, machine in config.machines.items():
+        if not _MACHINE.fullmatch(machine) or machine == alias:
+            accepted = "must be a versioned machine of QEMU's, such as pc-q35-7.2 for q35"
+            raise _invalid(f"machines.{alias}", machine, accepted)
+    return config.machines
+
+
 def _cpus(key: str, text: str) -> tuple[int, ...]:
     try:
         return parse_cpuset(text)
@@ -71,4 +85,8 @@ def _invalid(key: str, value: str, message: str) -> InvalidRequest:
 
 def defaults_settings(config: Config, facts: NodeFacts) -> DefaultsSettings:
     """Settings of ``apply_defaults``: a guest without an architecture gets the host's."""
-    return DefaultsSettings(architecture=facts.arch, live_update=config.live_update)
+    return DefaultsSettings(
+        architecture=facts.arch,
+        cpu_model=config.cpus.model,
+        live_update=config.live_update,
+    )

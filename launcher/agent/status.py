@@ -69,6 +69,7 @@ def show(
             *dump_statuses(record),
         ),
         migration_state=record.migration_state,
+        evacuation_node_name=node if record.evacuating and not record.moved_to else None,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
         machine=Machine(type=record.plan.boot.machine),
         current_cpu_topology=_topology(record, hardware.live),

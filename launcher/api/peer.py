@@ -52,6 +52,22 @@ class Peer(PeerServiceServicer):
         state = await self._agent.interrupt_migration(convert.attempt(request.attempt))
         return pb.InterruptPostCopyResponse(state=convert.target_state(state))
 
+    async def ReopenPostCopy(
+        self, request: pb.ReopenPostCopyRequest, context: Context
+    ) -> pb.ReopenPostCopyResponse:
+        """Wait for a new stream."""
+        _require_peer(context)
+        state = await self._agent.interrupt_migration(convert.attempt(request.attempt), reopen=True)
+        return pb.ReopenPostCopyResponse(state=convert.target_state(state))
+
+    async def GetCapacity(self, request: pb.GetCapacityRequest, context: Context) -> pb.GetCapacityResponse:
+        """What is left here."""
+        _require_peer(context)
+        found = await self._agent.drains.capacity()
+        return pb.GetCapacityResponse(
+            memory_left_bytes=found.memory_left, inbound_left=found.inbound_left, why=found.why
+        )
+
     async def GetMigrationState(
         self, request: pb.GetMigrationStateRequest, context: Context
     ) -> pb.GetMigrationStateResponse:

@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from launcher.agent.port import AgentPort
 from launcher.api.backups import Backups
+from launcher.api.drain import Drain
 from launcher.api.instances import Instances
 from launcher.api.interceptors import CallInterceptor
 from launcher.api.launch_security import LaunchSecurity
@@ -27,6 +28,7 @@ from launcher.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE
 from launcher.units import KIB
 from launcher.v1 import (
     backups_pb2,
+    drain_pb2,
     instances_pb2,
     launch_security_pb2,
     migrations_pb2,
@@ -36,6 +38,7 @@ from launcher.v1 import (
     volumes_pb2,
 )
 from launcher.v1.backups_pb2_grpc import add_BackupServiceServicer_to_server
+from launcher.v1.drain_pb2_grpc import add_DrainServiceServicer_to_server
 from launcher.v1.instances_pb2_grpc import add_InstanceServiceServicer_to_server
 from launcher.v1.launch_security_pb2_grpc import add_LaunchSecurityServiceServicer_to_server
 from launcher.v1.migrations_pb2_grpc import add_MigrationServiceServicer_to_server
@@ -50,6 +53,7 @@ SERVICES = tuple(
     service.full_name
     for module in (
         backups_pb2,
+        drain_pb2,
         instances_pb2,
         launch_security_pb2,
         migrations_pb2,
@@ -100,6 +104,7 @@ class ApiServer:
         secure = server_credentials(self._tls) if self._listen.tcp else None
         server = grpc.aio.server(interceptors=[self._calls], options=_OPTIONS)
         add_BackupServiceServicer_to_server(Backups(self._agent.backups), server)
+        add_DrainServiceServicer_to_server(Drain(self._agent.drains), server)
         add_InstanceServiceServicer_to_server(Instances(self._agent), server)
         add_LaunchSecurityServiceServicer_to_server(LaunchSecurity(self._agent), server)
         add_MigrationServiceServicer_to_server(Migrations(self._agent), server)

@@ -25,7 +25,8 @@ from launcher.cli.transport import Transport
 from launcher.rpc.channel import METADATA, TlsFiles, credentials, options
 from launcher.rpc.failure import error_of
 from launcher.rpc.struct import to_plain
-from launcher.v1 import instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, types_pb2
+from launcher.v1 import drain_pb2, instances_pb2, launch_security_pb2, migrations_pb2, node_pb2, types_pb2
+from launcher.v1.drain_pb2_grpc import DrainServiceStub
 from launcher.v1.instances_pb2_grpc import InstanceServiceStub
 from launcher.v1.launch_security_pb2_grpc import LaunchSecurityServiceStub
 from launcher.v1.migrations_pb2_grpc import MigrationServiceStub
@@ -303,6 +304,19 @@ class Client:
         """The node."""
         stub = NodeServiceStub(self._channel)
         return self._transport.call(stub.GetNode, node_pb2.GetNodeRequest()).node
+
+    def drain(
+        self,
+        targets: Iterable[str],
+        instances: Iterable[str] = (),
+        *,
+        dry_run: bool = False,
+        undo: bool = False,
+    ) -> Generator[drain_pb2.DrainResponse, None, None]:
+        """Empty the node: each step as it happens. ``instances`` are NAMESPACE/NAME, none: all."""
+        stub = DrainServiceStub(self._channel)
+        request = drain_pb2.DrainRequest(targets=targets, instances=instances, dry_run=dry_run, undo=undo)
+        return self._transport.stream(stub.Drain, request)
 
     def close(self) -> None:
         """Close the connection; streams end."""

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "xml": ("launcher.cli.commands.xml", "xml", "Print the live domain XML of libvirt."),
     "migrate": ("launcher.cli.commands.migrate", "migrate", "Migrate an instance to another node, live."),
     "migrate-cancel": ("launcher.cli.commands.migrate", "migrate_cancel", "Stop a running migration."),
+    "drain": ("launcher.cli.commands.drain", "drain", "Move all instances to other nodes, live."),
     "sev": ("launcher.cli.commands.sev", "sev", "Attest a guest whose memory SEV encrypts."),
     "migrate-recover": (
         "launcher.cli.commands.migrate",

@@ -69,7 +69,8 @@ class DomainView(View, frozen=True, kw_only=True):
     """A domain. ``memory`` is in bytes and counts the whole size of memory devices.
 
     ``vcpus`` are those enabled of ``max_vcpus``; ``vcpu_slots``: they are listed one by one, so that more
-    can be plugged. ``pins`` are the pCPUs of each vCPU, ``free_ports`` the root ports that are empty.
+    can be plugged. ``pins`` are the pCPUs of each vCPU, ``free_ports`` the root ports that are empty,
+    ``machine`` is the board.
 
     ``uid`` and ``instance`` come from our metadata; both are empty for a domain that is not ours.
     ``agent_connected`` None: there is no agent channel or its state is not reported.
@@ -79,6 +80,7 @@ class DomainView(View, frozen=True, kw_only=True):
     uuid: str
     uid: str
     instance: str
+    machine: str
     memory: int
     max_memory: int | None
     vcpus: int
@@ -123,6 +125,7 @@ def read_domain(xml: str) -> DomainView:
         uuid=words(root, "uuid"),
         uid=words(ours, f"{{{NAMESPACE}}}uid") if ours is not None else "",
         instance=f"{namespace}/{name}" if ours is not None else "",
+        machine=attribute(root, "os/type", "machine") or "",
         memory=_size(root.find("memory")) or 0,
         max_memory=_size(root.find("maxMemory")),
         vcpus=enabled if states else int(current or maximum),

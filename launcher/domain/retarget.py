@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from launcher.domain.commandline import FILE, NAMESPACE
+from launcher.domain.commandline import FILE, NAMESPACE, SOCKET
 from launcher.domain.cputune import cputune_element
 from launcher.domain.element import E, Element, cpu_list
 from launcher.domain.numatune import numatune_element
@@ -81,12 +81,13 @@ def move_paths(root: Parsed, destination: Destination) -> None:
                 node.text = _moved(node.text, destination)
 
 
-def move_firmware_files(root: Parsed, destination: Destination) -> None:
-    """So do the files that the firmware is handed."""
+def move_arguments(root: Parsed, destination: Destination) -> None:
+    """So do the files that the firmware is handed, and the socket of a second monitor."""
     for argument in root.iterfind(f"{{{NAMESPACE}}}commandline/{{{NAMESPACE}}}arg"):
-        name, separator, path = argument.get("value", "").partition(FILE)
-        if separator:
-            argument.set("value", f"{name}{separator}{_moved(path, destination)}")
+        for mark in (FILE, SOCKET):
+            name, separator, path = argument.get("value", "").partition(mark)
+            if separator:
+                argument.set("value", f"{name}{separator}{_moved(path, destination)}")
 
 
 def replace_pins(root: Parsed, destination: Destination) -> None:
@@ -121,7 +122,7 @@ def replace_numa_placement(root: Parsed, destination: Destination) -> None:
 TRANSFORMS: tuple[Transform, ...] = (
     rename_taps,
     move_paths,
-    move_firmware_files,
+    move_arguments,
     replace_cpuset,
     replace_pins,
     replace_numa_placement,

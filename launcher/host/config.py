@@ -50,6 +50,9 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``link_bandwidth`` (a quantity, bytes a second) is what the link carries without a migration's own limit,
     which QEMU lifts for the last part: it makes predicted downtimes right where there is a limit. ``options``
     has the names and values of the API's MigrationConfiguration; ``agent.migration_options`` reads it.
+    ``rescue_monitor`` gives guests that start here a QEMU monitor beside libvirt's: by it an interrupted
+    post-copy is resumed where libvirt fails. libvirt calls such a guest tainted, and what confines QEMU must
+    let it listen in ``run_dir``.
     """
 
     address: str = ""
@@ -61,6 +64,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tls_dir: str = "/etc/pki/qemu"
     rules: str = "standard"
     policies_dir: str = ""
+    rescue_monitor: bool = False
     options: dict[str, Any] = {}
 
 
@@ -116,10 +120,12 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class Cpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """pCPUs as lists such as ``0-1,8``. ``reserved`` ones are never dedicated to a guest; ``dedicated`` names
-    those that may be (empty: all others), and then keeps guests without dedicated CPUs off them."""
+    those that may be (empty: all others), and then keeps guests without dedicated CPUs off them. ``model`` is
+    the CPU model of guests that name none: one that every node of the fleet has lets them move anywhere."""
 
     reserved: str = ""
     dedicated: str = ""
+    model: str = "host-model"
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,13 +150,15 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``,
     ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here, ``bindings`` those
-    of binding plugins."""
+    of binding plugins, and ``machines`` aliases (``q35``) to the versioned machine that guests get on every
+    node of the fleet. ``eviction_strategy`` is that of instances that name none, when the node is drained."""
 
     node: str = ""
     state_dir: str = "/var/lib/launcher"
     run_dir: str = "/run/launcher"
     allow_emulation: bool = False
     live_update: bool = True
+    eviction_strategy: str = "LiveMigrateIfPossible"
     reconcile_interval_s: float = 30.0
     log_format: str = "auto"
     log_level: str = "info"
@@ -164,6 +172,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
     storage: Storage = Storage()
+    machines: dict[str, str] = {}
     peers: dict[str, str] = {}
 
     @property

@@ -17,6 +17,7 @@ from launcher.hypervisor.link import Link
 from launcher.hypervisor.migrate import JobCalls
 from launcher.hypervisor.port import Event
 from launcher.hypervisor.probe import HostCalls
+from launcher.hypervisor.stream import StreamCalls
 from launcher.hypervisor.usage import UsageCalls
 
 MIGRATION_THREADS: Final = 8
@@ -27,6 +28,7 @@ class LibvirtHypervisor(
     HardwareCalls,
     BlockCalls,
     JobCalls,
+    StreamCalls,
     HostCalls,
     LaunchCalls,
     UsageCalls,

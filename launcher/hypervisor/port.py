@@ -262,6 +262,11 @@ class DomainUsage:
     memory: int
 
 
+def qemu_uri(migrate_uri: str) -> str:
+    """``tcp://HOST:PORT`` or ``unix:///PATH``, which libvirt takes, as QEMU spells it."""
+    return migrate_uri.replace("://", ":", 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUsage:
     """What went over an interface since it was plugged, as the guest sees it: bytes, packets, packets with
@@ -378,6 +383,10 @@ class Hypervisor(Protocol):
     async def abort_job(self, uuid: str) -> None: ...
     async def pause_post_copy(self, uuid: str) -> None:
         """Interrupt a migration in post-copy, so that it can be resumed on another connection."""
+
+    async def stream_status(self, uuid: str) -> str: ...
+    async def resume_stream(self, uuid: str, migrate_uri: str) -> None:
+        """Resume an interrupted post-copy past libvirt, when the target's QEMU waits for it."""
 
     async def set_metadata(self, uuid: str, xml: str, *, prefix: str, namespace: str) -> None: ...
     async def migration_compatible(self, xml: str) -> tuple[str, ...]:

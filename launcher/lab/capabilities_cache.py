@@ -22,18 +22,19 @@ def default_folder() -> Path:
     return Path(configured) if configured else Path.home() / ".cache" / "launcher" / "lab"
 
 
-def _kept(cache: Path, *, kvm: bool) -> Path:
-    return cache / "libvirt" / ("kvm" if kvm else "tcg")
+def kept(cache: Path, *, kvm: bool, release: str = "") -> Path:
+    """The folder for one kind of node; ``release`` when its QEMU is not the machine's."""
+    return cache / "libvirt" / "-".join(filter(None, ("kvm" if kvm else "tcg", release)))
 
 
-def restore(cache: Path, node_cache: Path, *, kvm: bool) -> None:
+def restore(folder: Path, node_cache: Path) -> None:
     """Copy the kept files into a node that has not started yet."""
-    _copy(_kept(cache, kvm=kvm), node_cache / SUBFOLDER, replace=False)
+    _copy(folder, node_cache / SUBFOLDER, replace=False)
 
 
-def keep(cache: Path, node_cache: Path, *, kvm: bool) -> None:
+def keep(folder: Path, node_cache: Path) -> None:
     """Copy a node's files out; the newest wins."""
-    _copy(node_cache / SUBFOLDER, _kept(cache, kvm=kvm), replace=True)
+    _copy(node_cache / SUBFOLDER, folder, replace=True)
 
 
 def _copy(source: Path, target: Path, *, replace: bool) -> None:

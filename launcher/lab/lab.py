@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,7 @@ class Lab:
         folder: where everything lies; without one, a new folder in the system's temporary directory.
         names: the nodes there can be. Each starts when ``node`` first asks for it.
         kvm: let guests use the machine's KVM. Without, nodes see none and guests run emulated anywhere.
+        systems: for a node of another Debian release, its root folder (see ``system.debian``).
         cache: what survives the lab (guest images, libvirt's knowledge of QEMU).
 
     Raises:
@@ -57,6 +58,7 @@ class Lab:
         *,
         names: Sequence[str] = ("a", "b"),
         kvm: bool = False,
+        systems: Mapping[str, Path] | None = None,
         cache: Path | None = None,
     ) -> None:
         reason = missing()
@@ -70,6 +72,7 @@ class Lab:
         self.names = tuple(names)
         self.nodes: dict[str, Node] = {}
         self._kvm = kvm
+        self._systems = dict(systems or {})
         self._cache = cache or capabilities_cache.default_folder()
         self.layout.node(max(names, key=len)).check()
         _claim(self.layout)
@@ -109,6 +112,7 @@ class Lab:
                 lab=self.layout,
                 cache=self._cache,
                 kvm=self._kvm,
+                system=self._systems.get(name),
             )
             self.nodes[name] = Node(plan, self.switch)
         return self.nodes[name]

@@ -27,6 +27,9 @@ BINDS: tuple[tuple[str, str], ...] = (
 SHARED_MOUNT = "/var/lib/launcher-lab"
 """Where every node sees the lab's shared folder: manifests name the lab's images by this path."""
 
+SYSTEM_ROOT = "/run/launcher-lab-system/root"
+"""Where a node of another release sees that release's root; only its libvirtd and guests run from there."""
+
 OWNER_FILE = "owner.json"
 STATE_FILE = "state.json"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from launcher.errors import CommandFailed, TimedOut
 from launcher.lab import capabilities_cache, command, conf, health
-from launcher.lab.layout import LabLayout, NodeLayout
+from launcher.lab.layout import SYSTEM_ROOT, LabLayout, NodeLayout
 from launcher.lab.namespaces import Holder, Namespaces, shell_script
 from launcher.lab.pki import qemu_folder
 from launcher.lab.process import ProcessId
@@ -31,7 +31,10 @@ AGENT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """What a node is told by its lab. ``addresses`` are those of all nodes, also of those not started."""
+    """What a node is told by its lab. ``addresses`` are those of all nodes, also of those not started.
+
+    ``system``: the root folder of another Debian release, whose libvirtd and QEMU the node has.
+    """
 
     name: str
     index: int
@@ -40,11 +43,18 @@ class NodePlan:
     lab: LabLayout
     cache: Path
     kvm: bool
+    system: Path | None = None
 
     @property
     def ip(self) -> str:
         """This node's address."""
         return self.addresses[self.name]
+
+    @property
+    def capabilities(self) -> Path:
+        """Where what this node's libvirtd learns about its QEMU is kept."""
+        release = self.system.name if self.system is not None else ""
+        return capabilities_cache.kept(self.cache, kvm=self.kvm, release=release)
 
 
 class Node:
@@ -60,7 +70,7 @@ class Node:
         _write_files(plan)
         self._holder = Holder()
         self.namespaces: Namespaces = self._holder.namespaces
-        self._libvirtd = Service(self.namespaces, _libvirtd(plan.layout))
+        self._libvirtd = Service(self.namespaces, _libvirtd(plan))
         self._agent = Service(self.namespaces, _agent(plan.layout))
         with ExitStack() as undo:
             undo.callback(self.close)
@@ -153,7 +163,7 @@ class Node:
         self._holder.close()
         for service in (self._agent, self._libvirtd):
             service.stop()
-        capabilities_cache.keep(self._plan.cache, self.layout.root / "cache", kvm=self._plan.kvm)
+        capabilities_cache.keep(self._plan.capabilities, self.layout.root / "cache")
 
 
 def _write_files(plan: NodePlan) -> None:
@@ -161,7 +171,7 @@ def _write_files(plan: NodePlan) -> None:
     for folder in layout.folders:
         folder.mkdir(parents=True, exist_ok=True)
     layout.no_kvm.touch()
-    capabilities_cache.restore(plan.cache, layout.root / "cache", kvm=plan.kvm)
+    capabilities_cache.restore(plan.capabilities, layout.root / "cache")
     etc = layout.root / "etc"
     certificates = qemu_folder(plan.lab.pki, plan.name)
     certificates.mkdir(parents=True, exist_ok=True)  # libvirtd refuses one that is not there
@@ -185,10 +195,15 @@ def _setup(plan: NodePlan) -> NodeSetup:
         hugepages=_has_hugetlbfs(),
         hide_kvm=not plan.kvm and Path("/dev/kvm").exists(),
         cgroups=Path("/sys/fs/cgroup").is_dir(),
+        lab=plan.lab.root,
+        system=plan.system,
     )
 
 
-def _libvirtd(layout: NodeLayout) -> Program:
+def _libvirtd(plan: NodePlan) -> Program:
+    layout = plan.layout
+    root = ["chroot", SYSTEM_ROOT] if plan.system is not None else []
+
     def answers() -> bool:
         # Opening a connection blocks until libvirtd's drivers are up; listing asks the QEMU driver itself.
         if not layout.libvirt_socket.exists():
@@ -204,7 +219,7 @@ def _libvirtd(layout: NodeLayout) -> Program:
     return Program(
         name="libvirtd",
         # The default pid file is in /run itself, which all nodes share.
-        argv=["libvirtd", "--listen", "--pid-file", "/run/libvirt/libvirtd.pid"],
+        argv=[*root, "libvirtd", "--listen", "--pid-file", "/run/libvirt/libvirtd.pid"],
         output=layout.libvirtd_output,
         ready=answers,
         ready_timeout_s=LIBVIRTD_TIMEOUT_S,

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from launcher.lab.conf import NODE_BRIDGE
-from launcher.lab.layout import BINDS, SHARED_MOUNT, NodeLayout
+from launcher.lab.layout import BINDS, SHARED_MOUNT, SYSTEM_ROOT, NodeLayout
 from launcher.lab.switch import NODE_INTERFACE
 
 TCP_RETRIES = 3
@@ -17,7 +17,7 @@ TCP_RETRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
-    """What the script depends on besides the folder."""
+    """What the script depends on besides the folder. ``system``: the root folder of another release."""
 
     name: str
     ip: str
@@ -26,6 +26,8 @@ class NodeSetup:
     hugepages: bool
     hide_kvm: bool
     cgroups: bool
+    lab: Path
+    system: Path | None = None
 
 
 def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
@@ -45,6 +47,8 @@ def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
         # A regular file on a read-only mount: even root's access(2) for writing fails, so that libvirtd,
         # QEMU and the agent all find KVM absent (an empty device would be found and probed each time).
         lines += [_bind(layout.no_kvm, "/dev/kvm"), "mount -o remount,bind,ro /dev/kvm"]
+    if setup.system is not None:
+        lines += _system(setup.system, setup.lab)
     return lines + _network(setup.ip)
 
 
@@ -64,6 +68,29 @@ def _sysfs(layout: NodeLayout, *, cgroups: bool) -> list[str]:
         f"mount --rbind {aside} /sys/fs/cgroup",
         f"umount -l {aside}",
     ]
+
+
+def _system(system: Path, lab: Path) -> list[str]:
+    """Another release at SYSTEM_ROOT, with this node's folders, devices and processes where it has its own.
+
+    What is written to it goes to a layer in memory, so that nodes of several labs can share the folder.
+    """
+    above = str(Path(SYSTEM_ROOT).parent)
+    layers = f"lowerdir={quote(str(system))},upperdir={above}/upper,workdir={above}/work"
+    lines = [
+        f"mkdir -p {above}",
+        f"mount -t tmpfs tmpfs {above}",
+        f"mkdir {above}/upper {above}/work {SYSTEM_ROOT}",
+        f"mount -t overlay overlay -o {layers} {SYSTEM_ROOT}",
+    ]
+    lines += [f"mount -t tmpfs tmpfs {SYSTEM_ROOT}/{folder}" for folder in ("run", "tmp")]
+    seen = ["/dev", "/proc", "/sys", *(target for _, target in BINDS), SHARED_MOUNT, str(lab)]
+    for path in seen:
+        lines += [
+            f"mkdir -p {quote(SYSTEM_ROOT + path)}",
+            f"mount --rbind {quote(path)} {quote(SYSTEM_ROOT + path)}",
+        ]
+    return [*lines, f"touch {SYSTEM_ROOT}/etc/hosts", _bind(Path("/etc/hosts"), f"{SYSTEM_ROOT}/etc/hosts")]
 
 
 def _network(ip: str) -> list[str]:

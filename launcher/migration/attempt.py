@@ -102,7 +102,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``suspended``: the engine itself stopped the guest. ``cancel``: somebody wants it cancelled.
     ``call_error`` is what the migrate call said at its end.
     ``interrupted`` is why post-copy stands still, since ``interrupted_at`` (as ``job_began``), empty while it
-    does not; it was resumed ``resumes`` times.
+    does not; it was resumed ``resumes`` times, and ``crashes`` times the target's libvirtd ended by that.
     ``untold``: the guest stayed, and the target has not heard that yet.
     ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
     """
@@ -119,6 +119,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: str = ""
     interrupted_at: float | None = None
     resumes: int = 0
+    crashes: int = 0
     cancel: bool = False
     abort_cause: Cause = Cause.NONE
     abort_reason: str = ""

@@ -92,3 +92,6 @@ class Peer(Protocol):
     async def state(self, attempt: str) -> TargetState: ...
     async def interrupt(self, attempt: str) -> TargetState:
         """End the connections of a post-copy on the target, which may not know that they are dead."""
+
+    async def reopen(self, attempt: str) -> TargetState:
+        """Have the target's QEMU wait for a new connection of an interrupted post-copy, past its libvirt."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from launcher.errors import LauncherError
+from launcher.errors import HostUnsupported, LauncherError
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
@@ -35,10 +35,18 @@ NEVER_RAN_S = 60.0
 STUCK_S = 3.0
 CUT_DEADLINE_S = 15.0
 CRASHES = 2
-"""A target's libvirtd that ended so often on being asked to resume (11.3 does, always) is not asked again."""
-# What libvirt says when QEMU has no need of it, and when the other daemon ends in the middle of a call.
+"""A target's libvirtd that ended so often is not troubled again. One that ended once by being asked to resume
+(11.3 does, always) is not asked that again: QEMU itself is, on both sides."""
+_FLOWS = frozenset({"postcopy-active", "postcopy-recover", "postcopy-recover-setup", "device", "completed"})
+"""QEMU's words (MigrationStatus) for a stream that needs no help."""
+PAUSED = "postcopy-paused"
+"""And for one that does."""
+# What libvirt says when QEMU has no need of it, and when the other daemon ends in the middle of a call. A cut
+# link sounds the same; then it is QEMU that is asked next, too, which is as good.
 _STILL_RUNS = "migration is still running"
-_DAEMON_ENDED = "End of file while reading data"
+# And when the target's libvirtd waited half a minute for one that still believes in the old connection.
+_TARGET_WAITS = "cannot acquire state change lock"
+_DAEMON_ENDED = ("End of file while reading data", "client socket is closed")
 
 
 def in_halves(resolved: Resolved) -> bool:
@@ -69,6 +77,7 @@ class Recovery:
         self._stuck: tuple[int | None, float] | None = None
         self._clock = clock
         self._tell = tell
+        self._barred = ""
 
     async def run(self, why: str) -> tuple[Ending, Resolved]:
         """Resume until one side owns the guest, or nothing more may be tried; the last look says which.
@@ -82,7 +91,7 @@ class Recovery:
         cancel = record.cancel and bool(record.interrupted)
         await self._ledger.change(interrupted_at=began, interrupted=why, cancel=cancel, post_copy=True)
         self._ledger.step_taken("post-copy interrupted", why)
-        pause, crashes = FIRST_PAUSE_S, 0
+        pause = FIRST_PAUSE_S
         waits_since: float | None = None
         while True:
             self._tell(f"post-copy is interrupted: {self._ledger.record.interrupted}")
@@ -90,18 +99,19 @@ class Recovery:
             if not in_halves(resolved):
                 return Ending(returned=False), resolved
             if resolved.verdict is Verdict.POST_COPY_BROKEN:
+                await self._sever()
                 ending = await self._resume()
                 if ending.returned:
                     resolved = await self._resolver.resolve(suspended=False, reason="")
                     return ending, resolved
-                crashes += _DAEMON_ENDED in ending.error
+                crashes = self._ledger.record.crashes + any(map(ending.error.__contains__, _DAEMON_ENDED))
                 await self._unstick(ending.error)
-                await self._ledger.change(interrupted=ending.error or why)
+                await self._ledger.change(interrupted=ending.error or why, crashes=crashes)
             if resolved.target is not TargetSide.INCOMING:
                 waits_since = None
             elif waits_since is None:
                 waits_since = self._clock.monotonic()
-            given_up = self._given_up(began, crashes)
+            given_up = self._given_up(began)
             if waits_since is not None and self._clock.monotonic() - waits_since > NEVER_RAN_S:
                 given_up = "the connection broke before the target could run the guest"
             if given_up:
@@ -115,6 +125,8 @@ class Recovery:
     async def _resume(self) -> Ending:
         record = self._ledger.record
         assert record.reply is not None, "a migration in post-copy had an answer of the target"
+        if record.crashes:
+            return await self._past_libvirt(record.reply.migrate_uri)
         params = resume_params(record.outgoing, record.reply)
         self._ledger.step_taken("resume post-copy", f"try {record.resumes + 1}")
         await self._ledger.change(resumes=record.resumes + 1)
@@ -125,18 +137,47 @@ class Recovery:
             if not call.done():
                 call.cancel()
 
+    async def _sever(self) -> None:
+        """Tell the target that its connection is dead once the source's QEMU knows: it may not see that by
+        itself for a quarter of an hour, and its libvirtd would hang with whatever it is asked meanwhile."""
+        with contextlib.suppress(LauncherError):  # The resume will say what is wrong.
+            async with deadline("ending a dead stream", CUT_DEADLINE_S):
+                if await self._hypervisor.stream_status(self._ledger.record.outgoing.uuid) == PAUSED:
+                    await self._peer.interrupt(self._ledger.record.attempt)
+
+    async def _past_libvirt(self, migrate_uri: str) -> Ending:
+        """Have QEMU resume by itself. It never returns well: who has the guest is seen when it is whole."""
+        record = self._ledger.record
+        uuid = record.outgoing.uuid
+        try:
+            async with deadline("resuming post-copy by QEMU itself", CUT_DEADLINE_S):
+                status = await self._hypervisor.stream_status(uuid)
+                if status in _FLOWS:
+                    return Ending(returned=False, error=f"QEMU says that the {_STILL_RUNS} ({status})")
+                await self._peer.reopen(record.attempt)
+                await self._hypervisor.resume_stream(uuid, migrate_uri)
+        except HostUnsupported as error:
+            self._barred = str(error)
+            return Ending(returned=False, error=str(error))
+        except LauncherError as error:
+            return Ending(returned=False, error=str(error))
+        self._ledger.step_taken("resume post-copy by QEMU", "the target's libvirtd ended when asked to")
+        await self._ledger.change(resumes=record.resumes + 1)
+        return Ending(returned=False, error=f"QEMU resumes it; the {_STILL_RUNS}")
+
     async def _unstick(self, error: str) -> None:
         """QEMU takes the stream for alive on one side, and nothing flows: end it there, too.
 
         A side that only waits never finds out by itself that its connection is dead.
         """
-        if _STILL_RUNS not in error:
+        if _STILL_RUNS not in error and _TARGET_WAITS not in error:
             self._stuck = None
             return
         sent, now = await self._sent(), self._clock.monotonic()
-        if self._stuck is None or self._stuck[0] != sent:
+        known = self._stuck is not None and self._stuck[0] == sent
+        if not known and _TARGET_WAITS not in error:
             self._stuck = (sent, now)
-        elif now - self._stuck[1] >= STUCK_S:
+        elif self._stuck is None or now - self._stuck[1] >= STUCK_S:
             self._stuck = None
             self._ledger.step_taken("cut the stream", f"nothing was sent for {STUCK_S:.0f} s: {error}")
             record = self._ledger.record
@@ -156,13 +197,18 @@ class Recovery:
                 return stats.data_processed
         return None
 
-    def _given_up(self, began: float, crashes: int) -> str:
+    def _given_up(self, began: float) -> str:
         record = self._ledger.record
         if record.cancel:
             return f"given up on request after {record.resumes} tries: {record.interrupted}"
-        if crashes >= CRASHES:
+        if self._barred:
             return (
-                f"the target's libvirtd ended {crashes} times when it was asked to resume; "
+                f"the target's libvirtd ended when the guest was to be resumed, and {self._barred}; "
+                "bring libvirt there to another version (11.3 is known for it) and recover by hand"
+            )
+        if record.crashes >= CRASHES:
+            return (
+                f"the target's libvirtd ended {record.crashes} times when the guest was to be resumed; "
                 "bring it to another version (11.3 is known for it) and recover the migration by hand"
             )
         if self._clock.monotonic() - began > LIMIT_S:

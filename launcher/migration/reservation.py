@@ -59,6 +59,10 @@ class TargetHooks(Protocol):
     async def fence(self, record: IncomingRecord) -> None:
         """End the QEMU process of the incoming guest without libvirt, which does not answer."""
 
+    async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
+        """Have QEMU wait there for a new connection, past libvirt; HostUnsupported when it has no way to be
+        told."""
+
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """The guest arrived: from now on the agent owns it like one it started."""
 

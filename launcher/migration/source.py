@@ -371,6 +371,7 @@ def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
         cancel=False,
         interrupted="",
         interrupted_at=None,
+        crashes=0,
         cause=Cause.NONE,
         reason="",
         report=None,

@@ -169,6 +169,23 @@ class TargetSide:
                     await self._hooks.cut(record)
             return state
 
+    async def reopen(self, attempt: str) -> TargetState:
+        """Have QEMU wait for a new connection of a guest that waits for memory; does nothing to any other.
+
+        Raises:
+            LauncherError: it does not, or is not asked because its stream is not known to be interrupted.
+        """
+        async with self._lock(attempt):
+            record = self._records.get(attempt)
+            if record is None:
+                return TargetState(attempt=attempt, known=False)
+            state = _state(record, await self._domain(record.uuid))
+            if target_side(state) is Side.POST_COPY and not record.adopted:
+                async with deadline("waiting for a new stream", ACT_DEADLINE_S):
+                    uri = self._endpoints(attempt, record.port).migrate_uri
+                    await self._hooks.reopen(record, uri)
+            return state
+
     async def arrived(self, uuid: str) -> None:
         """libvirt says that a guest runs here now: adopt it without waiting for the source's word.
 

@@ -62,7 +62,8 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     of SR-IOV interfaces to PCI addresses. ``digests`` maps references of container images to what they stood
     for when the instance started, on whichever node that was. ``outer`` are the addresses of a masqueraded
     interface on this node, at most one of each family; ``node_ports`` are the node's ports that lead there.
-    ``attachments`` are links that were handed in, by the names of networks.
+    ``attachments`` are links that were handed in, by the names of networks. ``machine`` is the versioned
+    board that the guest got when it first started (empty: what the manifest says).
     """
 
     uid: str
@@ -78,3 +79,4 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     node_ports: tuple[NodePort, ...] = ()
     attachments: dict[str, Attachment] = {}
     digests: dict[str, str] = {}
+    machine: str = ""

@@ -66,9 +66,9 @@ def boot(context: PlanContext) -> BootPlan:
 
 
 def machine_type(context: PlanContext) -> str:
-    """The board: what is asked for, or the usual one of the architecture."""
+    """The board: the one the guest has, what is asked for, or the usual one of the architecture."""
     asked = context.domain.machine
-    return (asked.type if asked is not None else None) or context.arch.machine
+    return context.allocations.machine or (asked.type if asked is not None else None) or context.arch.machine
 
 
 def boot_steps(context: PlanContext) -> tuple[AnyStep, ...]:

@@ -65,6 +65,7 @@ def make_plan(
         clock=clock(context),
         launch_security=refusals.attempt(lambda: launch_security(context), None),
         firmware_files=refusals.attempt(lambda: firmware_files(context), ()),
+        rescue_monitor=context.paths.rescue_monitor if context.settings.rescue_monitor else "",
         lifecycle=_lifecycle(context),
         devices=devices,
         steps=(

@@ -260,7 +260,8 @@ class LifecyclePlan(Part, frozen=True, kw_only=True):
 
 class VMPlan(Part, frozen=True, kw_only=True):
     """The whole plan. ``steps`` must be done, in order, before the domain starts; ``notes`` say, for people,
-    what this node does otherwise than the manifest has it."""
+    what this node does otherwise than the manifest has it. ``rescue_monitor`` is the socket of a monitor
+    beside libvirt's; empty: there is none."""
 
     identity: Identity
     vcpus: VCPUs
@@ -277,6 +278,7 @@ class VMPlan(Part, frozen=True, kw_only=True):
     clock: ClockPlan | None = None
     launch_security: LaunchSecurityPlan | None = None
     firmware_files: tuple[FirmwareFile, ...] = ()
+    rescue_monitor: str = ""
     lifecycle: LifecyclePlan = LifecyclePlan()
     steps: tuple[AnyStep, ...] = ()
     notes: tuple[str, ...] = ()

@@ -37,6 +37,11 @@ class InstancePaths:
         return f"{self.state}/serial0.log"
 
     @property
+    def rescue_monitor(self) -> str:
+        """QEMU's second monitor, by which an interrupted post-copy is put together where libvirt fails."""
+        return f"{self.run}/rescue.sock"
+
+    @property
     def vnc_socket(self) -> str:
         """VNC on a unix socket."""
         return f"{self.run}/vnc.sock"

@@ -62,6 +62,8 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     on its own CPUs. ``balloon_stats_period_s`` 0 turns balloon statistics off. ``serial_log`` keeps a log of
     the console. ``pod_bridge`` is where bridge bindings of the pod network attach.
     ``swtpm_dir`` is where libvirt keeps the state of TPMs, in directories named by UUID.
+    ``machines`` are versioned machines by alias, for guests that start here. ``rescue_monitor`` gives QEMU a
+    monitor beside libvirt's.
     """
 
     state_dir: str = "/var/lib/launcher"
@@ -77,6 +79,8 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     serial_log: bool = True
     pod_bridge: str = ""
     swtpm_dir: str = "/var/lib/libvirt/swtpm"
+    machines: dict[str, str] = {}
+    rescue_monitor: bool = False
     network: NetworkSettings = NetworkSettings()
     smbios_manufacturer: str = "launcher"
     smbios_product: str = "launcher"

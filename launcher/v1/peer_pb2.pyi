@@ -254,6 +254,90 @@ class InterruptPostCopyResponse(_message.Message):
 Global___InterruptPostCopyResponse: _TypeAlias = InterruptPostCopyResponse  # noqa: Y015
 
 @_typing.final
+class ReopenPostCopyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    attempt: _builtins.str
+    def __init__(
+        self,
+        *,
+        attempt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReopenPostCopyRequest: _TypeAlias = ReopenPostCopyRequest  # noqa: Y015
+
+@_typing.final
+class ReopenPostCopyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def state(self) -> Global___TargetState: ...
+    def __init__(
+        self,
+        *,
+        state: Global___TargetState | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReopenPostCopyResponse: _TypeAlias = ReopenPostCopyResponse  # noqa: Y015
+
+@_typing.final
+class GetCapacityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCapacityRequest: _TypeAlias = GetCapacityRequest  # noqa: Y015
+
+@_typing.final
+class GetCapacityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_LEFT_BYTES_FIELD_NUMBER: _builtins.int
+    INBOUND_LEFT_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    memory_left_bytes: _builtins.int
+    """Absent: not known."""
+    inbound_left: _builtins.int
+    """Migrations that may come besides those that do."""
+    why: _builtins.str
+    """Why it takes none. Empty: it does."""
+    def __init__(
+        self,
+        *,
+        memory_left_bytes: _builtins.int | None = ...,
+        inbound_left: _builtins.int = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_left_bytes", b"_memory_left_bytes", "memory_left_bytes", b"memory_left_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_left_bytes", b"_memory_left_bytes", "inbound_left", b"inbound_left", "memory_left_bytes", b"memory_left_bytes", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__memory_left_bytes: _TypeAlias = _typing.Literal["memory_left_bytes"]  # noqa: Y015
+    _WhichOneofArgType__memory_left_bytes: _TypeAlias = _typing.Literal["_memory_left_bytes", b"_memory_left_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_left_bytes) -> _WhichOneofReturnType__memory_left_bytes | None: ...
+
+Global___GetCapacityResponse: _TypeAlias = GetCapacityResponse  # noqa: Y015
+
+@_typing.final
 class GetMigrationStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -51,6 +51,16 @@ class PeerServiceStub:
                 request_serializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.SerializeToString,
                 response_deserializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.FromString,
                 _registered_method=True)
+        self.ReopenPostCopy = channel.unary_unary(
+                '/launcher.v1.PeerService/ReopenPostCopy',
+                request_serializer=launcher_dot_v1_dot_peer__pb2.ReopenPostCopyRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_peer__pb2.ReopenPostCopyResponse.FromString,
+                _registered_method=True)
+        self.GetCapacity = channel.unary_unary(
+                '/launcher.v1.PeerService/GetCapacity',
+                request_serializer=launcher_dot_v1_dot_peer__pb2.GetCapacityRequest.SerializeToString,
+                response_deserializer=launcher_dot_v1_dot_peer__pb2.GetCapacityResponse.FromString,
+                _registered_method=True)
         self.GetMigrationState = channel.unary_unary(
                 '/launcher.v1.PeerService/GetMigrationState',
                 request_serializer=launcher_dot_v1_dot_peer__pb2.GetMigrationStateRequest.SerializeToString,
@@ -84,6 +94,20 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReopenPostCopy(self, request, context):
+        """Have QEMU wait for a new connection of an interrupted post-copy, where libvirt cannot be asked to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCapacity(self, request, context):
+        """What the node has left for guests of others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMigrationState(self, request, context):
         """What the target knows of an attempt.
         """
@@ -108,6 +132,16 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.InterruptPostCopy,
                     request_deserializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.FromString,
                     response_serializer=launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.SerializeToString,
+            ),
+            'ReopenPostCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReopenPostCopy,
+                    request_deserializer=launcher_dot_v1_dot_peer__pb2.ReopenPostCopyRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_peer__pb2.ReopenPostCopyResponse.SerializeToString,
+            ),
+            'GetCapacity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCapacity,
+                    request_deserializer=launcher_dot_v1_dot_peer__pb2.GetCapacityRequest.FromString,
+                    response_serializer=launcher_dot_v1_dot_peer__pb2.GetCapacityResponse.SerializeToString,
             ),
             'GetMigrationState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMigrationState,
@@ -198,6 +232,60 @@ class PeerService:
             '/launcher.v1.PeerService/InterruptPostCopy',
             launcher_dot_v1_dot_peer__pb2.InterruptPostCopyRequest.SerializeToString,
             launcher_dot_v1_dot_peer__pb2.InterruptPostCopyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReopenPostCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.PeerService/ReopenPostCopy',
+            launcher_dot_v1_dot_peer__pb2.ReopenPostCopyRequest.SerializeToString,
+            launcher_dot_v1_dot_peer__pb2.ReopenPostCopyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCapacity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/launcher.v1.PeerService/GetCapacity',
+            launcher_dot_v1_dot_peer__pb2.GetCapacityRequest.SerializeToString,
+            launcher_dot_v1_dot_peer__pb2.GetCapacityResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,10 @@ class PeerServiceStub:
     """Adopt the domain that arrived, or release what was reserved."""
     InterruptPostCopy: _grpc.UnaryUnaryMultiCallable[_peer_pb2.InterruptPostCopyRequest, _peer_pb2.InterruptPostCopyResponse]
     """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
+    ReopenPostCopy: _grpc.UnaryUnaryMultiCallable[_peer_pb2.ReopenPostCopyRequest, _peer_pb2.ReopenPostCopyResponse]
+    """Have QEMU wait for a new connection of an interrupted post-copy, where libvirt cannot be asked to."""
+    GetCapacity: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetCapacityRequest, _peer_pb2.GetCapacityResponse]
+    """What the node has left for guests of others."""
     GetMigrationState: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetMigrationStateRequest, _peer_pb2.GetMigrationStateResponse]
     """What the target knows of an attempt."""
 
@@ -60,6 +64,10 @@ class PeerServiceAsyncStub(PeerServiceStub):
     """Adopt the domain that arrived, or release what was reserved."""
     InterruptPostCopy: _aio.UnaryUnaryMultiCallable[_peer_pb2.InterruptPostCopyRequest, _peer_pb2.InterruptPostCopyResponse]  # type: ignore[assignment]
     """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
+    ReopenPostCopy: _aio.UnaryUnaryMultiCallable[_peer_pb2.ReopenPostCopyRequest, _peer_pb2.ReopenPostCopyResponse]  # type: ignore[assignment]
+    """Have QEMU wait for a new connection of an interrupted post-copy, where libvirt cannot be asked to."""
+    GetCapacity: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetCapacityRequest, _peer_pb2.GetCapacityResponse]  # type: ignore[assignment]
+    """What the node has left for guests of others."""
     GetMigrationState: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetMigrationStateRequest, _peer_pb2.GetMigrationStateResponse]  # type: ignore[assignment]
     """What the target knows of an attempt."""
 
@@ -91,6 +99,22 @@ class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.InterruptPostCopyResponse, _abc.Awaitable[_peer_pb2.InterruptPostCopyResponse]]:
         """End the connections of a post-copy stream that carries nothing: only then can it be resumed on a new one."""
+
+    @_abc_1.abstractmethod
+    def ReopenPostCopy(
+        self,
+        request: _peer_pb2.ReopenPostCopyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.ReopenPostCopyResponse, _abc.Awaitable[_peer_pb2.ReopenPostCopyResponse]]:
+        """Have QEMU wait for a new connection of an interrupted post-copy, where libvirt cannot be asked to."""
+
+    @_abc_1.abstractmethod
+    def GetCapacity(
+        self,
+        request: _peer_pb2.GetCapacityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.GetCapacityResponse, _abc.Awaitable[_peer_pb2.GetCapacityResponse]]:
+        """What the node has left for guests of others."""
 
     @_abc_1.abstractmethod
     def GetMigrationState(

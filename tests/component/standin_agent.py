@@ -11,7 +11,10 @@ from standin_backups import StandInBackups
 
 from launcher.agent.port import (
     AddedVolume,
+    Capacity,
     Companions,
+    DrainRequest,
+    DrainStep,
     EventType,
     InterfaceTraffic,
     MigrationProgress,
@@ -22,7 +25,15 @@ from launcher.agent.port import (
     SevPlatformView,
     WatchEvent,
 )
-from launcher.errors import AlreadyExists, InvalidSpec, NotFound, Unavailable, Violation, WrongPhase
+from launcher.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    InvalidSpec,
+    NotFound,
+    Unavailable,
+    Violation,
+    WrongPhase,
+)
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.spec.model import (
     SEV,
@@ -102,6 +113,29 @@ class EchoStream:
         self.closed = True
 
 
+class StandInDrains:
+    """Has one instance to move."""
+
+    def __init__(self) -> None:
+        self.asked: list[DrainRequest] = []
+
+    async def capacity(self) -> Capacity:
+        return Capacity(memory_left=None, inbound_left=2)
+
+    async def drain(self, request: DrainRequest) -> AsyncIterator[DrainStep]:
+        self.asked.append(request)
+        target = request.targets[0] if request.targets else "b"
+        if "nowhere" in request.targets:
+            raise InvalidRequest([])
+        web = DrainStep(namespace="lab", name="web", state="would move", target=target, predicted_s=1.5)
+        if request.dry_run:
+            yield web
+            return
+        yield DrainStep(namespace="lab", name="stuck", state="stays", reason="its disk is here")
+        yield replace(web, state="moving", migration="drain-web-x")
+        yield replace(web, state="moved", migration="drain-web-x")
+
+
 class StandInAgent:
     """AgentPort over dictionaries. ``failure`` is raised by every call of instances while it is set."""
 
@@ -118,6 +152,7 @@ class StandInAgent:
         self.watchers: list[asyncio.Queue[WatchEvent[VMI]]] = []
         self.chatty = False
         self.backups = StandInBackups()
+        self.drains = StandInDrains()
         self.lingers = False  # a guest that takes its time to shut down
         self.recording = b""
         self._version = 0
@@ -368,7 +403,7 @@ class StandInAgent:
         domain = "reclaimed" if reclaim else ""
         return TargetState(attempt=attempt, known=True, domain=domain, reason=reason, adopted=succeeded)
 
-    async def interrupt_migration(self, attempt: str) -> TargetState:
+    async def interrupt_migration(self, attempt: str, *, reopen: bool = False) -> TargetState:
         return await self.migration_state(attempt)
 
     async def migration_state(self, attempt: str) -> TargetState:

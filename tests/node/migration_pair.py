@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from hypervisor_guests import connected, dirtying, dirtying_xml, guest
 
-from launcher.errors import HypervisorUnavailable, NotFound
+from launcher.errors import HostUnsupported, HypervisorUnavailable, NotFound
 from launcher.host.clock import SystemClock
 from launcher.hypervisor.driver import LibvirtHypervisor
 from launcher.hypervisor.port import DomainRecord, DomainState
@@ -53,6 +53,9 @@ class Hooks:
 
     async def fence(self, record: IncomingRecord) -> None:
         """Left to libvirtd, which ends it when it is back."""
+
+    async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
+        raise HostUnsupported("a monitor to recover by", "the guest has only libvirt's")
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         self.adopted.append(domain.state)

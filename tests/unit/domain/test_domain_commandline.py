@@ -21,6 +21,7 @@ from launcher.plan.settings import PlanSettings
 from launcher.plan.steps import WriteIgnition
 from launcher.spec.defaults import apply_defaults
 from launcher.spec.load import load_vmi
+from launcher.spec.model import Firmware
 
 UID = "0c3f4d40-1c62-4d5c-9d3c-1f3f2f0c7a11"
 CONFIG = '{"ignition": {"version": "3.4.0", "config": {"secret": "in here"}}}'
@@ -88,3 +89,23 @@ def test_it_lies_elsewhere_on_another_node() -> None:
     moved = retarget(build(planned(CONFIG)), Destination(paths=(("/var/lib/launcher", "/srv/vm"),)))
     expected = FILE.replace("/var/lib/launcher", "/srv/vm")
     assert arguments(moved) == ["-fw_cfg", f"name=opt/com.coreos/config,file={expected}"]
+
+
+def test_a_second_monitor_goes_along() -> None:
+    vmi = apply_defaults(
+        load_vmi("""
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: guest, namespace: lab}
+spec: {domain: {memory: {guest: 1Gi}, devices: {}}}
+""")
+    )
+    uuid = (vmi.spec.domain.firmware or Firmware()).uuid or UID
+    allocations = Allocations(uid=UID, uuid=uuid)
+    assert "rescue" not in build(make_plan(vmi, NodeFacts(), allocations, PlanSettings()))
+    xml = build(make_plan(vmi, NodeFacts(), allocations, PlanSettings(rescue_monitor=True)))
+    arguments = [node.get("value") for node in etree.fromstring(xml).iterfind(f".//{{{NAMESPACE}}}arg")]
+    assert arguments[0::2] == ["-chardev", "-mon"]
+    assert arguments[1] == f"socket,id=rescue,server=on,wait=off,path=/run/launcher/i/{UID}/rescue.sock"
+    moved = retarget(xml, Destination(paths=((f"/run/launcher/i/{UID}", f"/run/l/i/{UID}"),)))
+    assert f"path=/run/l/i/{UID}/rescue.sock" in moved

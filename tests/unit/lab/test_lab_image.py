@@ -52,11 +52,14 @@ def test_what_a_node_learned_is_there_for_the_next(tmp_path: Path) -> None:
     learned = node / capabilities_cache.SUBFOLDER
     learned.mkdir(parents=True)
     (learned / "qemu.xml").write_text("old")
-    capabilities_cache.keep(cache, node, kvm=False)
+    emulated = capabilities_cache.kept(cache, kvm=False)
+    capabilities_cache.keep(emulated, node)
     (learned / "qemu.xml").write_text("new")
-    capabilities_cache.keep(cache, node, kvm=False)
-    capabilities_cache.restore(cache, other, kvm=False)
+    capabilities_cache.keep(emulated, node)
+    capabilities_cache.restore(emulated, other)
     assert [file.name for file in (other / capabilities_cache.SUBFOLDER).iterdir()] == ["qemu.xml"]
     assert (other / capabilities_cache.SUBFOLDER / "qemu.xml").read_text() == "new"
-    capabilities_cache.restore(cache, tmp_path / "with-kvm", kvm=True)
-    assert not (tmp_path / "with-kvm").exists()
+    kept = capabilities_cache.kept
+    for unknown in (kept(cache, kvm=True), kept(cache, kvm=False, release="trixie")):
+        capabilities_cache.restore(unknown, tmp_path / "fresh")
+        assert not (tmp_path / "fresh").exists()

@@ -143,6 +143,14 @@ class Host:
         await self._call("pause_post_copy")
         self._world.break_post_copy()
 
+    async def stream_status(self, uuid: str) -> str:
+        await self._call("stream_status")
+        return self._world.stream_status()
+
+    async def resume_stream(self, uuid: str, migrate_uri: str) -> None:
+        await self._call("resume_stream")
+        self._world.resume_stream(migrate_uri)
+
 
 class Hooks:
     """The target agent's share, counted."""
@@ -152,6 +160,8 @@ class Hooks:
         self.released = 0
         self.cuts = 0
         self.fenced = 0
+        self.reopened: list[str] = []
+        self.reopen_error: LauncherError | None = None
         self.adopted = 0
         self.fail: LauncherError | None = None
         self.slow_s = 0.0
@@ -175,6 +185,11 @@ class Hooks:
 
     async def fence(self, record: IncomingRecord) -> None:
         self.fenced += 1
+
+    async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
+        if self.reopen_error is not None:
+            raise self.reopen_error
+        self.reopened.append(migrate_uri)
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         self.adopted += 1
@@ -222,6 +237,10 @@ class Wire:
     async def interrupt(self, attempt: str) -> TargetState:
         await self._call("interrupt")
         return await self._side.interrupt(attempt)
+
+    async def reopen(self, attempt: str) -> TargetState:
+        await self._call("reopen")
+        return await self._side.reopen(attempt)
 
     async def state(self, attempt: str) -> TargetState:
         await self._call("state")

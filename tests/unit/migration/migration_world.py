@@ -18,6 +18,7 @@ from launcher.errors import (
     HypervisorError,
     LauncherError,
     MigrationAborted,
+    MigrationFailed,
     WrongPhase,
 )
 from launcher.hypervisor.port import (
@@ -106,6 +107,7 @@ class World:
         self.resume_errors: list[str] = []
         self.expendable: set[str] = set()
         """Sides whose running copy is one too many."""
+        self.flows = False
         self._abort = asyncio.Event()
         self._post_copy = asyncio.Event()
         self._paused_end = asyncio.Event()
@@ -258,6 +260,17 @@ class World:
         if self.source is None or self.source.reason != "post-copy":
             raise WrongPhase("the migration is not in post-copy")
         self._broken.set()
+
+    def stream_status(self) -> str:
+        interrupted = self.source is not None and self.source.reason == "post-copy-failed"
+        return "postcopy-paused" if interrupted and not self.flows else "postcopy-active"
+
+    def resume_stream(self, uri: str) -> None:
+        """As libvirt sees it: nothing, until it completed."""
+        if self.stream_status() != "postcopy-paused":
+            raise MigrationFailed("Cannot resume if there is no paused migration")
+        self.flows, self.fault = True, ""
+        asyncio.get_running_loop().call_later(self.post_copy_s, self._handed_over)
 
     def start_post_copy(self) -> None:
         if self.post_copy_honoured:

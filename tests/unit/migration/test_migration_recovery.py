@@ -10,6 +10,7 @@ import pytest
 from migration_stage import Stage, migrate
 from migration_world import World, run
 
+from launcher.errors import HostUnsupported, HypervisorError
 from launcher.hypervisor.port import DomainState, MigrateFlag
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.options import Options
@@ -72,15 +73,18 @@ def test_without_an_end_both_halves_are_kept_and_the_report_says_so() -> None:
 
 
 def test_what_was_given_up_can_be_tried_again_by_hand() -> None:
-    stage = broken(*[EOF_ERROR] * 2)
+    stage = broken(EOF_ERROR)
+    stage.hooks.reopen_error = HostUnsupported("a monitor to recover by", "the guest has only libvirt's")
     given_up = migrate(stage)
+    assert "the guest has only libvirt's; bring libvirt there to another version" in given_up.reason
+    assert both_kept(stage)
     assert given_up.phase is Phase.FAILED
 
     async def main() -> AttemptRecord:
         return await stage.agent(reopened(given_up, "later")).run()
 
     record = run(main())
-    assert (record.phase, record.cause, record.resumes) == (Phase.SUCCEEDED, Cause.NONE, 3)
+    assert (record.phase, record.cause, record.resumes) == (Phase.SUCCEEDED, Cause.NONE, 2)
     phases = [transition.phase for transition in record.transitions]
     assert phases[-4:] == [Phase.RUNNING, Phase.FAILED, Phase.RUNNING, Phase.SUCCEEDED]
     assert stage.world.running == ["target"]
@@ -120,10 +124,42 @@ def test_a_target_that_cannot_be_asked_is_waited_for() -> None:
     assert (record.phase, record.resumes, stage.world.running) == (Phase.SUCCEEDED, 1, ["target"])
 
 
-def test_a_daemon_that_dies_of_the_resume_is_not_asked_for_ever() -> None:
+def test_a_daemon_that_dies_of_the_resume_is_asked_once_then_qemu_is() -> None:
     stage = broken(*[EOF_ERROR] * 50)
     record = migrate(stage)
-    assert (record.cause, record.resumes) == (Cause.POST_COPY_FAILED, 2)
+    assert (record.phase, record.resumes, record.crashes) == (Phase.SUCCEEDED, 2, 1)
+    assert [s.action for s in record.steps if "resume" in s.action] == [
+        "resume post-copy",
+        "resume post-copy by QEMU",
+    ]
+    assert stage.world.running == ["target"]
+    assert len(stage.hooks.reopened) == 1
+
+
+def test_after_a_restart_the_daemon_is_not_asked_again() -> None:
+    stage = broken(*[EOF_ERROR] * 50)
+    stage.wire.down.add("reopen")
+
+    async def main() -> AttemptRecord:
+        engine = stage.agent()
+        task = asyncio.create_task(engine.run())
+        while not engine.record.crashes:
+            await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait({task})
+        stage.wire.down.clear()
+        return await stage.agent(stage.notebook.last).run()
+
+    record = run(main())
+    assert (record.phase, record.crashes) == (Phase.SUCCEEDED, 1)
+    assert len(stage.world.resume_errors) == 49
+
+
+def test_a_daemon_that_dies_of_everything_is_left_alone_and_the_operator_is_told() -> None:
+    stage = broken(EOF_ERROR)
+    stage.hooks.reopen_error = HypervisorError(EOF_ERROR)
+    record = migrate(stage)
+    assert (record.cause, record.crashes) == (Cause.POST_COPY_FAILED, 2)
     assert "libvirtd ended 2 times" in record.reason
     assert both_kept(stage)
 
@@ -138,6 +174,7 @@ def test_a_side_that_does_not_know_that_its_connection_is_dead_is_told() -> None
 
 def test_a_stream_that_flows_is_not_cut() -> None:
     stage = broken(*["QEMU reports migration is still running"] * 6)
+    stage.world.flows = True
 
     async def main() -> AttemptRecord:
         async def flow(label: str) -> None:
