@@ -28,7 +28,7 @@ from launcher.agent.ledger import reserved_memory
 from launcher.agent.machine import Machine
 from launcher.agent.migration_options import link_bps, outbound_limit
 from launcher.agent.migrations import KIND, Migrations
-from launcher.agent.peers import GrpcPeer
+from launcher.agent.peers import peer_of
 from launcher.agent.port import Capacity, DrainRequest, DrainStep, MigrationView
 from launcher.errors import InvalidRequest, LauncherError, NotFound, Violation
 from launcher.host.config import Config
@@ -56,14 +56,16 @@ class Drains:
 
     async def capacity(self) -> Capacity:
         """See ``DrainPort``."""
+        records = self._migrations.incoming.records
+        arriving = sum(1 for record in records if not record.adopted and not record.released)
         why = ""
         if not self._config.migration.address:
             why = "it takes no migrations: migration.address is not configured"
         elif self._instances.draining:
             why = "it is being drained itself"
         return Capacity(
-            memory_left=await self._instances.memory_left(),
-            inbound_left=max(0, self._config.migration.inbound - self._migrations.arriving()),
+            memory_left=(await self._instances.site(None, "")).ledger.memory_left(),
+            inbound_left=max(0, self._config.migration.inbound - arriving),
             why=why,
         )
 
@@ -251,11 +253,13 @@ class _Move:
         return tuple(await asyncio.gather(*(self._ask(target) for target in self._targets)))
 
     async def _ask(self, target: str) -> Candidate:
-        peer: GrpcPeer = self._migrations.peer(self._config.peers.get(target, target))
+        peer = peer_of(self._config.peers.get(target, target), self._config.tls)
         try:
             found = await peer.capacity(timeout_s=ASK_TIMEOUT_S)
         except LauncherError as error:
             return Candidate(name=target, why=str(error))
+        finally:
+            await peer.close()
         return Candidate(
             name=target,
             memory_left=found.memory_left,

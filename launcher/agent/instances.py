@@ -15,7 +15,7 @@ from launcher.agent.apart import require_apart
 from launcher.agent.attachments import looked_at, require_unused
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
-from launcher.agent.ledger import Ledger, holding
+from launcher.agent.ledger import holding
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
 from launcher.agent.records import InstanceRecord
@@ -127,8 +127,8 @@ class Instances:
         await require_apart(record, (m.record for m in self.machines() if not m.ended))
         return record
 
-    async def site(self, vmi: VirtualMachineInstance, uid: str) -> Site:
-        """The node, as the instance ``uid`` finds it: without what it has itself."""
+    async def site(self, vmi: VirtualMachineInstance | None, uid: str) -> Site:
+        """The node, as the instance ``uid`` finds it: without what it has; an empty one has nothing."""
         facts = await self._facts.get(vmi)
         others = tuple(m.record for m in self.machines() if m.record.uid != uid and not m.ended)
         return Site(
@@ -139,11 +139,6 @@ class Instances:
             holdings=tuple(map(holding, others)),
             opened=tuple(use for record in others for use in opened_by(record)),
         )
-
-    async def memory_left(self) -> int | None:
-        """Bytes that instances may still reserve; None: it is not known how much there is."""
-        held = tuple(holding(m.record) for m in self.machines() if not m.ended)
-        return Ledger(await self._facts.get(), self._limits, held).memory_left()
 
     async def create(
         self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool

@@ -22,7 +22,6 @@ from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.migration_options import check_rules, link_bps, node_options, read_policies
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
 from launcher.agent.outgoing import OutgoingRuns
-from launcher.agent.peers import GrpcPeer
 from launcher.agent.port import EventType, MigrationView, WatchEvent
 from launcher.agent.records import InstanceRecord
 from launcher.agent.supervisor import Supervisor
@@ -107,13 +106,10 @@ class Migrations:
             case _:
                 return
 
-    def arriving(self) -> int:
-        """How many migrations are on their way here."""
-        return sum(1 for record in self.incoming.records if not record.adopted and not record.released)
-
     def running(self) -> int:
         """How many migrations are under way, both ways."""
-        return self.arriving() + sum(1 for entry in self._runs.entries() if not entry.attempt.phase.final)
+        incoming = sum(1 for record in self.incoming.records if not record.adopted)
+        return incoming + sum(1 for entry in self._runs.entries() if not entry.attempt.phase.final)
 
     async def create(
         self, manifest: VirtualMachineInstanceMigration, *, target: str
@@ -224,10 +220,6 @@ class Migrations:
         """What a migration of ``machine`` would be like; raises as ``create`` before it asks a peer."""
         spec = VirtualMachineInstanceMigrationSpec(vmi_name=machine.record.name)
         return await self._outgoing(machine, "", VirtualMachineInstanceMigration(spec=spec), "")
-
-    def peer(self, address: str) -> GrpcPeer:
-        """The agent at ``address``."""
-        return self._runs.peer(address)
 
     async def cancel_of(self, machine: Machine) -> None:
         """Ask the migration that takes ``machine`` away, if any, to stop."""

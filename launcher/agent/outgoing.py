@@ -283,7 +283,7 @@ class OutgoingRuns:
                 copied_bytes=await asyncio.to_thread(copied_bytes, machine.record),
             ),
             hypervisor=self._services.hypervisor,
-            peer=self.peer(entry.target),
+            peer=self._peer(entry.target),
             policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),
             clock=self._services.clock,
             journal=_Journal(self, entry.key, machine),
@@ -337,7 +337,7 @@ class OutgoingRuns:
                 log.warning("what the guest left here is not removed yet", migration=entry.key)
 
     async def _remind(self, entry: OutgoingEntry) -> None:
-        await remind(entry.attempt, self.peer(entry.target))
+        await remind(entry.attempt, self._peer(entry.target))
         present = self._entries.get(entry.key)
         if present is not None and present.attempt == entry.attempt:
             told = msgspec.structs.replace(entry.attempt, untold=False)
@@ -353,8 +353,7 @@ class OutgoingRuns:
     async def _prune(self) -> None:
         await self._recordings.prune(frozenset(entry.attempt.attempt for entry in self.entries()))
 
-    def peer(self, target: str) -> GrpcPeer:
-        """The agent at ``target``; one connection for all."""
+    def _peer(self, target: str) -> GrpcPeer:
         if target not in self._peers:
             self._peers[target] = peer_of(target, self._config.tls)
         return self._peers[target]
