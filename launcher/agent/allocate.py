@@ -17,6 +17,7 @@ from launcher.plan.allocations import Allocations, ClaimPlace
 from launcher.plan.attached import outer_addresses
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import HostCPU, NodeFacts, NumaCell
+from launcher.plan.masquerade import require_apart
 from launcher.plan.numa import split_memory
 from launcher.plan.pinning import exclusive_cpus, mirrors_cells
 from launcher.plan.settings import NetworkSettings
@@ -44,7 +45,8 @@ def allocate(
     and ports of the node. ``machine`` is the board that the guest gets, or has.
 
     Raises:
-        HostUnsupported: an interface masquerades, and there is no pool; or no ports of the node are given.
+        HostUnsupported: an interface masquerades, and there is no pool, or the guest's range overlaps it;
+            or no ports of the node are given.
         Exhausted: a pool has no address left, or a port of the node is another's.
     """
     firmware = vmi.spec.domain.firmware
@@ -111,8 +113,11 @@ def _outer(
     if nic is None:
         return ()
     given = companions.attachments.get(nic.name)
+    network = next((network for network in vmi.spec.networks if network.name == nic.name), None)
     if given is not None:
-        return outer_addresses(given)
+        outer = outer_addresses(given)
+        require_apart(network, (one for one in given.addresses if one.partition("/")[0] in outer))
+        return outer
     usable = [pool for pool in pools if facts.ipv6 or ":" not in pool]
     if not usable:
         raise HostUnsupported(
@@ -120,6 +125,7 @@ def _outer(
             "neither network.pool nor network.pool6 can be used",
             hint="set network.pool in the agent's configuration",
         )
+    require_apart(network, usable)
     return tuple(ledger.free_address(uid, pool) for pool in usable)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from launcher.agent.allocate import allocate
 from launcher.agent.hotplug import as_it_booted, as_it_runs
-from launcher.agent.ledger import Holding, Ledger, Limits, pages, reserved_memory
+from launcher.agent.ledger import Holding, Ledger, Limits, pages, reserved_memory, shared_macs
 from launcher.agent.material import material_of
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Transition
@@ -60,7 +60,8 @@ def draft(
         InvalidRequest: a Secret or ConfigMap that a volume needs did not come along.
         HostUnsupported: the node cannot run it.
         Exhausted: it could, but others have what it needs.
-        Conflict: another instance writes a volume that this one uses, or the other way round.
+        Conflict: another instance writes a volume that this one uses, or the other way round; or it has the
+            same MAC address.
     """
     defaulted = apply_defaults(manifest, site.defaults)
     violations = check(manifest, settings=site.defaults, defaulted=defaulted, creating=live is None)
@@ -81,6 +82,7 @@ def draft(
         network=site.plan.network,
         machine=(live.machine if live is not None else "") or machine,
     )
+    ledger.require_own_macs(shared_macs(defaulted, allocations))
     plan = make_plan(booted, site.facts, allocations, site.plan)
     require_runnable(plan.devices, site.facts)
     ledger.require(

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from launcher.agent.records import InstanceRecord
-from launcher.errors import Exhausted
+from launcher.errors import Conflict, Exhausted
+from launcher.plan.allocations import Allocations
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import NodeFacts, NumaCell, PagePool
 from launcher.plan.model import VMPlan
@@ -52,13 +53,14 @@ class Pages:
 class Holding:
     """What one instance has, or will take; ``settled``: it has taken what it needs. ``memory`` in bytes,
     ``cid`` is its vsock address, ``outer`` are its addresses on this node, ``node_ports`` are ports of it by
-    protocol and number."""
+    protocol and number, ``macs`` its addresses on networks that others may be on, by interface."""
 
     key: str
     cpus: frozenset[int] = frozenset()
     cid: int = 0
     outer: tuple[str, ...] = ()
     node_ports: frozenset[tuple[str, int]] = frozenset()
+    macs: tuple[tuple[str, str], ...] = ()
     pages: tuple[Pages, ...] = ()
     memory: int = 0
     settled: bool = False
@@ -72,9 +74,20 @@ def holding(record: InstanceRecord) -> Holding:
         cid=record.allocations.vsock_cid,
         outer=record.allocations.outer,
         node_ports=frozenset((port.protocol, port.node) for port in record.allocations.node_ports),
+        macs=shared_macs(record.defaulted, record.allocations),
         pages=pages(record.plan, record.defaulted),
         memory=reserved_memory(record.plan, record.defaulted),
         settled=record.phase not in ("Pending", "Scheduling"),
+    )
+
+
+def shared_macs(vmi: VirtualMachineInstance, allocations: Allocations) -> tuple[tuple[str, str], ...]:
+    """Interfaces with their MAC addresses, but for those whose network is theirs alone: behind masquerade and
+    passt everybody may have the same."""
+    return tuple(
+        (nic.name, (nic.mac_address or allocations.macs.get(nic.name, "")).lower().replace("-", ":"))
+        for nic in vmi.spec.domain.devices.interfaces
+        if nic.masquerade is None and nic.passt_binding is None
     )
 
 
@@ -208,6 +221,16 @@ class Ledger:
             f"all {count} {port.protocol} ports of {first}-{last} are taken",
             hint="delete an instance, or widen network.node_ports of the node",
         )
+
+    def require_own_macs(self, wanted: tuple[tuple[str, str], ...]) -> None:
+        """Refuse a MAC address that another instance of the node has; raises Conflict."""
+        taken = {mac: held.key for held in self._holdings for _, mac in held.macs if mac}
+        for interface, mac in wanted:
+            if mac in taken:
+                raise Conflict(
+                    f"interface {interface!r}: {taken[mac]} has the MAC address {mac} already",
+                    hint="leave macAddress out to get one of its own, or delete the other instance",
+                )
 
     def pages_left(self, size: int, cell: int | None, *, own: int = 0) -> int | None:
         """Huge pages of ``size`` that are left in the NUMA cell ``cell``, or (None) in all together.

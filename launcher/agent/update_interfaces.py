@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from launcher.agent.allocate import mac_address, tap_name
 from launcher.agent.changes import differences
 from launcher.agent.draft import Site
+from launcher.agent.ledger import shared_macs
 from launcher.agent.records import InstanceRecord
 from launcher.errors import Violation
 from launcher.plan.allocations import Allocations
@@ -72,11 +73,12 @@ def with_planned_interfaces(after: InstanceRecord, before: InstanceRecord, site:
     Steps of interfaces that leave stay in the plan until the domain has them no more.
 
     Raises:
-        HostUnsupported: a network is none of this node's.
+        HostUnsupported: a network is none of this node's. Conflict: a MAC address is another instance's.
     """
     if after.defaulted.spec.domain.devices.interfaces == before.defaulted.spec.domain.devices.interfaces:
         return after
     allocations = _allocated(after)
+    site.ledger.require_own_macs(shared_macs(after.defaulted, allocations))
     context = plan_context(after.defaulted, site.facts, allocations, site.plan)
     require_runnable(DevicesPlan(unbound=tuple(unbound_networks(context))))
     had = {nic.name: nic for nic in before.plan.devices.interfaces}

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from launcher.errors import HostUnsupported
 from launcher.plan.steps import ForwardedPorts
 from launcher.spec.model import Interface, Network
 
@@ -40,6 +41,25 @@ def ranges(network: Network | None, families: tuple[int, ...]) -> Ranges:
         gateways_in=tuple(f"{one}/{bits}" for one, bits in zip(gateways, lengths, strict=True)),
         guests_in=tuple(f"{one}/{bits}" for one, bits in zip(guests, lengths, strict=True)),
     )
+
+
+def require_apart(network: Network | None, beside: Iterable[str]) -> None:
+    """Refuse guests' ranges that overlap networks of the outside, ``beside``: what is meant for one would go
+    to the other.
+
+    Raises:
+        HostUnsupported: one does.
+    """
+    for text in beside:
+        outside = ipaddress.ip_network(text, strict=False)
+        inside = _subnet(network, outside.version)
+        if inside.overlaps(outside):
+            field = "vmNetworkCIDR" if outside.version == 4 else "vmIPv6NetworkCIDR"
+            raise HostUnsupported(
+                f"a network for guests of {inside}",
+                f"it overlaps {outside}, by which the guest is reached",
+                hint=f"choose another {field}",
+            )
 
 
 def forwarded_ports(asked: Interface) -> Iterator[ForwardedPorts]:

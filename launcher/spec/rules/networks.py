@@ -17,6 +17,12 @@ from launcher.spec.rules.finding import invalid, not_found, required
 NETWORKS: Final = "spec.networks"
 # A gateway, a guest, and the first and last address of the range, which nobody has.
 FEWEST_ADDRESSES: Final = 4
+# What no host has, or only on a link (RFC 6890): of IPv4 "this network", loopback, multicast and reserved; of
+# IPv6 the unspecified address and loopback, link-local, multicast.
+NOBODYS: Final = {
+    4: ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"),
+    6: ("::/127", "fe80::/10", "ff00::/8"),
+}
 
 _SOURCES: Final = (("multus", "multus"), ("pod", "pod"), ("resource_claim", "resourceClaim"))
 
@@ -112,7 +118,7 @@ def _range(field: str, text: str | None, version: int) -> Iterator[Violation]:
     elif network.num_addresses < FEWEST_ADDRESSES:
         shortest = 30 if version == 4 else 126
         yield invalid(field, text, f"too small; accepted are prefixes of at most {shortest} bits")
-    elif network.is_multicast or network.is_loopback or network.is_unspecified:
+    elif any(network.overlaps(ipaddress.ip_network(text)) for text in NOBODYS[version]):
         yield invalid(
             field, text, f"guests cannot have addresses of this range; accepted is one such as {example}"
         )

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from agent_nodes import PAGE, accepted, cell, manifest, node, site
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from launcher.agent.draft import Site
 from launcher.agent.ledger import FIRST_CID, LAST_CID, Holding, Ledger, Limits, Pages, holding
 from launcher.agent.records import InstanceRecord
 from launcher.agent.settings import node_limits
-from launcher.errors import Exhausted, HostUnsupported, InvalidRequest
+from launcher.errors import Conflict, Exhausted, HostUnsupported, InvalidRequest
 from launcher.host.config import Config, Cpus, Memory
 from launcher.plan.facts import NodeFacts
+from launcher.plan.settings import BridgedNetwork, NetworkSettings
 from launcher.units import GIB, MIB
 
 OWN = "{cores: %d, threads: %d, sockets: 1, dedicatedCpuPlacement: true%s}"
@@ -237,3 +242,44 @@ def test_a_wrong_configuration_is_refused_with_its_key(config: Config, key: str)
     with pytest.raises(InvalidRequest) as caught:
         node_limits(config)
     assert caught.value.violations[0].field == key
+
+
+def on_networks(name: str, *, mac: str = "", cidr: str = "10.0.2.0/24") -> str:
+    """An instance behind masquerade that is on a network which others are on, too."""
+    given = f", macAddress: {mac}" if mac else ""
+    return f"""
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {{name: {name}, namespace: lab, uid: uid-{name}}}
+spec:
+  domain:
+    memory: {{guest: 1Gi}}
+    devices:
+      interfaces:
+        - {{name: default, masquerade: {{}}, macAddress: 02:00:00:00:00:01}}
+        - {{name: lan, bridge: {{}}{given}}}
+  networks: [{{name: default, pod: {{vmNetworkCIDR: {cidr}}}}}, {{name: lan, multus: {{networkName: blue}}}}]
+"""
+
+
+def with_lan(held: list[Holding]) -> Site:
+    network = NetworkSettings(bridges={"blue": BridgedNetwork(bridge="br1")})
+    there = site(node(), held)
+    return dataclasses.replace(there, plan=replace(there.plan, network=network))
+
+
+def test_a_mac_address_on_a_network_is_one_instances() -> None:
+    first = accepted(on_networks("one", mac="02-00-00-00-0A-77"), with_lan([]))
+    held = [holding(first)]
+    with pytest.raises(Conflict, match=r"'lan': lab/one has the MAC address 02:00:00:00:0a:77"):
+        accepted(on_networks("two", mac="02:00:00:00:0a:77"), with_lan(held))
+    second = accepted(on_networks("two", mac="02:00:00:00:0a:78"), with_lan(held))
+    third = accepted(on_networks("three"), with_lan([*held, holding(second)]))
+    assert len({dict(holding(one).macs)["lan"] for one in (first, second, third)}) == 3
+    assert all(set(dict(holding(one).macs)) == {"lan"} for one in (first, second, third)), "not masquerade's"
+
+
+@pytest.mark.parametrize("cidr", ["100.64.0.0/16", "100.64.9.0/24", "100.0.0.0/8"])
+def test_a_guests_range_is_not_where_the_node_reaches_it(cidr: str) -> None:
+    with pytest.raises(HostUnsupported, match=r"it overlaps 100\.64\.0\.0/16"):
+        accepted(on_networks("one", cidr=cidr), with_lan([]))

@@ -235,6 +235,20 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
         nic("masquerade: {}", "pod: {vmIPv6NetworkCIDR: 10.0.2.0/24}"),
         {f"{NET}.pod.vmIPv6NetworkCIDR"},
     ),
+    *(
+        (
+            f"range that is no guest's: {text}",
+            nic("masquerade: {}", f"pod: {{{key}: '{text}'}}"),
+            {f"{NET}.pod.{key}"},
+        )
+        for key, text in (
+            ("vmNetworkCIDR", "0.0.0.0/0"),
+            ("vmNetworkCIDR", "0.0.0.0/8"),
+            ("vmNetworkCIDR", "240.0.0.0/8"),
+            ("vmIPv6NetworkCIDR", "::/0"),
+            ("vmIPv6NetworkCIDR", "fe80::/64"),
+        )
+    ),
     (
         "range of multicast",
         nic("masquerade: {}", "pod: {vmNetworkCIDR: 224.0.0.0/24}"),
