@@ -26,6 +26,7 @@ from launcher.agent.records import DomainJob, InstanceRecord
 from launcher.agent.supervisor import Supervisor
 from launcher.domain.backup import backup_xml, checkpoint_xml
 from launcher.errors import (
+    AlreadyExists,
     Conflict,
     HypervisorUnavailable,
     LauncherError,
@@ -115,7 +116,8 @@ class CopyRuns:
         """Begin ``copy``; it is under way when this returns, whether somebody waits for this or not.
 
         Raises:
-            Conflict: the domain is busy. StorageError, Exhausted: the folder or its room.
+            Conflict: the domain is busy. AlreadyExists: another call was first.
+            StorageError, Exhausted: the folder or its room.
             HostUnsupported, HypervisorError: libvirt refuses. What was made for it is gone then.
         """
         work = self._begin(machine, copy, quiesce=quiesce)
@@ -173,11 +175,12 @@ class CopyRuns:
 
     async def _begin(self, machine: Machine, copy: CopyRecord, *, quiesce: bool) -> CopyRecord:
         async with self._claimed(machine, copy):
+            if copy.own and copy.kind == "backup":
+                # A folder that is there already has somebody else's files: nothing is undone then.
+                await asyncio.to_thread(copies.make_backup_directory, Path(copy.directory))
             try:
                 if copy.kind == "snapshot":
                     await asyncio.to_thread(copies.make_copy_directory, Path(copy.directory))
-                elif copy.own:
-                    await asyncio.to_thread(copies.make_backup_directory, Path(copy.directory))
                 held = self._quiesce.quiet(machine) if quiesce else nullcontext(_NO_AGENT_ASKED)
                 xml = checkpoint_xml(copy.checkpoint, copy.job) if copy.checkpoint else ""
                 async with held as indications:
@@ -194,9 +197,13 @@ class CopyRuns:
     @asynccontextmanager
     async def _claimed(self, machine: Machine, copy: CopyRecord) -> AsyncIterator[None]:
         """Hold the domain for ``copy``; given back only if the block raises, else when the copy ended."""
-        await self.save(copy)
+        if copy.key in self._copies:
+            # Two calls for it came at the same time: the record is that of the first.
+            raise AlreadyExists(copy.kind, f"{copy.instance}/{copy.name}")
+        self._copies[copy.key] = copy
         claimed = begun = False
         try:
+            await self.save(copy)
             await machine.update(lambda record: claimed_for(record, _job(copy)), wake=False)
             claimed = True
             yield

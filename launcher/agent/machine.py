@@ -38,7 +38,7 @@ from launcher.errors import (
 )
 from launcher.host.boot import boot_id, boot_seconds
 from launcher.host.logging import get
-from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.hypervisor.port import DeviceKeptEvent, DomainRecord, DomainState, Event
 from launcher.plan.context import vcpu_topology
 from launcher.plan.kept import keeps_state
 from launcher.spec.model import VirtualMachineInstance
@@ -121,6 +121,12 @@ class Machine:
     def wake(self) -> None:
         """Look again soon."""
         self._wake.set()
+
+    def told(self, event: Event) -> None:
+        """Something happened to the domain: look again soon."""
+        if isinstance(event, DeviceKeptEvent):
+            self._plugging.refused(event.alias)
+        self.wake()
 
     def notice(self, change: Callable[[Notice], Notice]) -> None:
         """Remember what an event told; what follows from it is decided at the next look, which is soon."""

@@ -8,6 +8,7 @@ libvirt cannot end such a dump: what passes its deadline is waited for, and the 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,7 @@ class MemoryDumps:
         require_running(machine)
         record = machine.record
         dump = rules.new_dump(record, claim, binding, now=self._services.clock.now())
+        dump = replace(dump, token=secrets.token_hex(8))
         target = Path(dump.directory, dump.file)
         await asyncio.to_thread(copies.require_directory, target.parent, files=(target,))
         await asyncio.to_thread(_make_room, dump, record.name, rules.bytes_needed(record))
@@ -153,7 +155,8 @@ class MemoryDumps:
 
 
 def _partial(dump: MemoryDump) -> Path:
-    return Path(dump.directory, f".{dump.file}.partial")
+    token = f".{dump.token}" if dump.token else ""
+    return Path(dump.directory, f".{dump.file}{token}.partial")
 
 
 def _make_room(dump: MemoryDump, vmi: str, wanted: int) -> None:

@@ -374,7 +374,7 @@ class NodeAgent:
             case _:
                 machine = self._instances.by_uuid(event.uuid)
                 if machine is not None:
-                    machine.wake()
+                    machine.told(event)
         self._migrations.on_event(event)
         self.backups.on_event(event)
 

@@ -36,7 +36,7 @@ from launcher.domain.devices.interface import interface_element, interface_name
 from launcher.domain.devices.memory import memory_device
 from launcher.domain.element import to_text
 from launcher.domain.media import with_media
-from launcher.domain.read import DomainView
+from launcher.domain.read import ALIAS_PREFIX, DomainView
 from launcher.errors import HypervisorError, HypervisorUnavailable, LauncherError, NotFound, StorageError
 from launcher.host.clock import Clock
 from launcher.host.logging import get
@@ -75,6 +75,8 @@ class _Tries:
     error: str = ""
     reason: str = ""
     heals: bool = False
+    asked: str = ""
+    """What the guest was asked to give back."""
 
 
 class Plugging:
@@ -89,6 +91,13 @@ class Plugging:
     def reset(self) -> None:
         """Forget failures: something else is asked for, or the same again."""
         self._tries.clear()
+
+    def refused(self, alias: str) -> None:
+        """The guest was asked for a device and says no. It is asked again: its use may be over by then."""
+        name = alias.removeprefix(ALIAS_PREFIX)
+        for tries in self._tries.values():
+            if tries.asked and tries.asked == name:
+                tries.error = f"the guest refused to give {name} back: it is in use there"
 
     def seen(self, live: DomainView | None) -> Hardware:
         """``live`` with what is known of attempts to change it."""
@@ -133,7 +142,8 @@ class Plugging:
             what = f"disk {step.name}" if isinstance(step, UnplugDisk) else "the interface"
             waits = f"the guest has not given {what} back yet"
             asked = tries.failures + 1
-            self._tries[kind] = _Tries(failures=asked, at=self._clock.monotonic(), error=waits)
+            now = self._clock.monotonic()
+            self._tries[kind] = _Tries(failures=asked, at=now, error=waits, asked=step.name)
         return change
 
     async def _do(self, record: InstanceRecord, step: Step) -> Change:

@@ -80,7 +80,8 @@ class DomainJob(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryDump(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last dump of the guest's memory: into which claim, where that lies, and what became of it.
 
-    ``volume`` names it in the status: a volume of the manifest, or the claim. Times are RFC 3339.
+    ``volume`` names it in the status: a volume of the manifest, or the claim. Times are RFC 3339. ``token``
+    is part of the file's name until it is whole: a guest that shares the directory can put no link there.
     """
 
     volume: str
@@ -91,6 +92,7 @@ class MemoryDump(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Literal["MemoryDumpInProgress", "MemoryDumpCompleted", "MemoryDumpFailed"]
     ended: str = ""
     message: str = ""
+    token: str = ""
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,6 +18,7 @@ import libvirt
 from launcher.hypervisor import stats, translate
 from launcher.hypervisor.port import (
     AgentLifecycleEvent,
+    DeviceKeptEvent,
     DeviceRemovedEvent,
     Event,
     IoErrorEvent,
@@ -115,6 +116,9 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
     def device_removed(_conn: Any, domain: Any, alias: str, _opaque: Any) -> None:
         emit(DeviceRemovedEvent(domain.UUIDString(), alias))
 
+    def device_kept(_conn: Any, domain: Any, alias: str, _opaque: Any) -> None:
+        emit(DeviceKeptEvent(domain.UUIDString(), alias))
+
     return (
         (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
         (libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, iteration),
@@ -124,6 +128,7 @@ def _subscriptions(emit: Emit) -> tuple[tuple[int, Callable[..., None]], ...]:
         (libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, memory_device),
         (libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, watchdog),
         (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, device_removed),
+        (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVAL_FAILED, device_kept),
     )
 
 

@@ -150,6 +150,14 @@ class DeviceRemovedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceKeptEvent:
+    """The guest refused to give a device back; ``alias`` as in ``DeviceRemovedEvent``."""
+
+    uuid: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionEvent:
     """The connection to libvirt came up (again) or went down. After ``up`` everything must be read anew."""
 
@@ -166,6 +174,7 @@ Event = (
     | MemoryDeviceEvent
     | WatchdogEvent
     | DeviceRemovedEvent
+    | DeviceKeptEvent
     | ConnectionEvent
 )
 

@@ -80,13 +80,15 @@ class TrackChanges(Step, frozen=True, kw_only=True, tag="TrackChanges"):
 class RequireFile(Step, frozen=True, kw_only=True, tag="RequireFile"):
     """A file or block device that the user says exists; making it only checks.
 
-    It must hold ``min_size`` bytes, and at least one.
+    It must hold ``min_size`` bytes, and at least one. ``link``: it may be a link. Inside a directory that the
+    user named it may not: a guest that shares the directory could put one there, to any file of the node.
     """
 
     volume: str
     path: str
     block: bool = False
     min_size: int = 0
+    link: bool = True
 
 
 class FetchContainerDisk(Step, frozen=True, kw_only=True, tag="FetchContainerDisk"):

@@ -164,7 +164,12 @@ def _claim(context: PlanContext, volume: Volume) -> Iterator[AnyStep]:
     else:
         size = place.capacity if source.block else 0
         yield RequireFile(
-            owner=owner, volume=volume.name, path=source.path, block=source.block, min_size=size
+            owner=owner,
+            volume=volume.name,
+            path=source.path,
+            block=source.block,
+            min_size=size,
+            link=source.path == place.path,
         )
     if volume.ephemeral is not None:
         yield CreateImage(

@@ -21,6 +21,9 @@ def require_file(step: RequireFile) -> None:
     """
     path = Path(step.path)
     try:
+        if not step.link and path.is_symlink():
+            message = f"{path} is a link; in the directory of a claim it must be the file itself"
+            raise StorageError(step.volume, message, problem="VolumeInvalid")
         mode = path.stat().st_mode
         if step.block and not stat.S_ISBLK(mode):
             raise StorageError(step.volume, f"{path} is not a block device", problem="VolumeInvalid")

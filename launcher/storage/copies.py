@@ -23,6 +23,8 @@ _SEGMENT: Final = struct.Struct("<II6Q")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _MANY_SEGMENTS: Final = 0xFFFF
 """ELF-64 (System V ABI, chapters 4 and 5): with so many, the first section's sh_info has their number."""
+_MOST_SEGMENTS: Final = 1 << 20
+"""Far more than a guest has pieces of memory; what a header says is read up to here."""
 
 
 def make_copy_directory(path: Path) -> None:
@@ -37,12 +39,16 @@ def make_backup_directory(path: Path) -> None:
     """A new folder for the files of one backup, and that of its instance, in one that the user made.
 
     Raises:
-        StorageError: the user's is not there, or a folder cannot be made.
+        StorageError: the user's is not there, the new one is, or a folder cannot be made.
     """
     require_directory(path.parent.parent)
     make_directory(path.parent, mode=0o711)
-    require_directory(path.parent, files=(path,))
-    make_directory(path, mode=0o711)
+    try:
+        path.mkdir(mode=0o711)  # of two that want it, one has it
+    except FileExistsError:
+        raise StorageError("", f"{path} is there already", hint="choose another name") from None
+    except OSError as error:
+        raise StorageError("", f"{path} cannot be made: {error.strerror}") from error
     sync_directory(path.parent)
 
 
@@ -111,7 +117,7 @@ def sync_files(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
             finally:
@@ -146,8 +152,13 @@ def remove_copy_directory(path: Path) -> None:
 def is_whole_core(path: Path) -> bool:
     """Whether the ELF core at ``path`` has all that its header says; a dump that was cut short has not."""
     try:
-        with path.open("rb") as core:
-            size = os.fstat(core.fileno()).st_size
+        # A guest that shares the folder can put anything there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as core:
+            seen = os.fstat(core.fileno())
+            size = seen.st_size
+            if not stat.S_ISREG(seen.st_mode):
+                return False
             head = core.read(_HEADER.size)
             if len(head) < _HEADER.size or not head.startswith(_ELF64_LE):
                 return False
@@ -155,6 +166,8 @@ def is_whole_core(path: Path) -> bool:
             if count == _MANY_SEGMENTS:
                 core.seek(sections)
                 count = _SECTION.unpack(core.read(_SECTION.size))[7]
+            if count > _MOST_SEGMENTS:
+                return False
             core.seek(offset)
             ends = [_end(core.read(entry)) for _ in range(count)]
     except (OSError, struct.error):

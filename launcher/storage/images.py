@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from launcher.errors import CommandFailed, LauncherError, StorageError, TimedOut
+from launcher.host.files import sync_directory
 from launcher.host.logging import get
 from launcher.host.run import run
 from launcher.plan.steps import CreateImage
@@ -41,6 +42,7 @@ _QCOW2_MAGIC = b"QFI\xfb"
 _QCOW2_HEADER = 104
 _INCOMPATIBLE_DATA_FILE = 1 << 2  # QEMU docs/interop/qcow2: incompatible feature bit 2, external data file
 _CREATE_TIMEOUT_S = 60.0
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # link(2): not supported there
 _ONLY_SELF_CONTAINED = "only self-contained images are accepted"
 
 
@@ -150,13 +152,29 @@ async def _create(step: CreateImage, path: Path) -> None:
     try:
         partial.unlink(missing_ok=True)
         await run(argv, timeout_s=_CREATE_TIMEOUT_S)
-        os.replace(partial, path)  # noqa: PTH105 - atomic by intent
+        await asyncio.to_thread(_name, step, partial, path)
     except (CommandFailed, TimedOut, OSError) as error:
         raise StorageError(
             step.volume, f"cannot create {path}: {_why(error)}", problem=_problem(error)
         ) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _name(step: CreateImage, partial: Path, path: Path) -> None:
+    """Give the image its name. A user's image that appeared meanwhile stays: another node made it."""
+    if not step.keep:
+        os.replace(partial, path)  # noqa: PTH105 - atomic by intent
+        return
+    try:
+        os.link(partial, path, follow_symlinks=False)
+    except FileExistsError:
+        log.info("the image is there by now", volume=step.volume, path=str(path))
+    except OSError as error:
+        if error.errno not in _NO_LINKS or os.path.lexists(path):
+            raise
+        os.replace(partial, path)  # noqa: PTH105 - a file system without hard links
+    sync_directory(path.parent)
 
 
 async def _grow(step: CreateImage, path: Path, size: int) -> None:

@@ -27,6 +27,9 @@ _PROBE_TIMEOUT_S = 10.0
 _LOG_TAIL = 500
 _LOCKS = Path("/run/virtiofsd")
 """Where the C program keeps a file for each socket, and forgets it (tools/virtiofsd/fuse_virtio.c)."""
+_CAPABILITIES = "-mknod"
+"""Of those that either program keeps: root in a guest could else make device nodes, by which whoever reaches
+the shared directory on the node could open its disks. Pipes and sockets need no capability."""
 
 
 class Virtiofsd:
@@ -120,6 +123,7 @@ async def _command(step: StartVirtiofsd) -> tuple[str, ...]:
         )
     if modern:
         options = [f"--shared-dir={step.directory}", "--sandbox=chroot", "--cache=auto"]
+        options += [f"--modcaps={_CAPABILITIES}"] if "--modcaps" in helped.text else []
         return (step.program, _socket_option(step), *options, *(["--readonly"] if step.readonly else []))
     # The C program splits its options at commas, and FUSE's parser takes a backslash before one.
     source = step.directory.replace("\\", "\\\\").replace(",", "\\,")
@@ -130,6 +134,7 @@ async def _command(step: StartVirtiofsd) -> tuple[str, ...]:
         *("-o", f"source={source}"),
         *("-o", "sandbox=chroot"),
         *("-o", "cache=auto"),
+        *(("-o", f"modcaps={_CAPABILITIES}") if "modcaps=" in helped.text else ()),
     )
 
 

@@ -15,6 +15,8 @@ from launcher.hypervisor.events import _subscriptions, event_thread_silent_for_s
 from launcher.hypervisor.port import (
     AgentLifecycleEvent,
     ConnectionEvent,
+    DeviceKeptEvent,
+    DeviceRemovedEvent,
     DomainState,
     Event,
     IoErrorEvent,
@@ -107,11 +109,15 @@ def test_callbacks_build_port_events() -> None:
     callbacks[libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE](
         connection, domain, "ua-memory", 4 * 2**20, None
     )
+    callbacks[libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED](connection, domain, "ua-one", None)
+    callbacks[libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVAL_FAILED](connection, domain, "ua-two", None)
     assert seen == [
         AgentLifecycleEvent(UUID, True),
         AgentLifecycleEvent(UUID, False),
         IoErrorEvent(UUID, "virtio-disk0", "pause", "enospc"),
         LifecycleEvent(UUID, "test", "stopped", "migrated"),
         MemoryDeviceEvent(UUID, "ua-memory", 4 * 2**20),
+        DeviceRemovedEvent(UUID, "ua-one"),
+        DeviceKeptEvent(UUID, "ua-two"),
     ]
     connection.close()

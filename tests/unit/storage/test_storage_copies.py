@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -40,6 +41,25 @@ def test_what_is_no_core_is_not_whole(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"#!/bin/sh\n" * 100)
     for name in ("empty", "other", "missing"):
         assert not copies.is_whole_core(tmp_path / name)
+
+
+def test_what_a_guest_put_in_place_of_a_core_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(core(tmp_path / "whole"))
+    os.mkfifo(tmp_path / "pipe")
+    data = bytearray(core(tmp_path / "endless", many=True).read_bytes())
+    struct.pack_into("<I", data, 64 + 2 * 56 + 44, 0xFFFFFFFF)
+    (tmp_path / "endless").write_bytes(data)
+    for name in ("link", "pipe", "endless"):
+        assert not copies.is_whole_core(tmp_path / name)
+
+
+def test_a_backup_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    copies.make_backup_directory(tmp_path / "web/b-1")
+    (tmp_path / "web/b-1/v.qcow2").touch()
+    with pytest.raises(StorageError, match="is there already"):
+        copies.make_backup_directory(tmp_path / "web/b-1")
+    with pytest.raises(StorageError, match="is not a directory"):
+        copies.make_backup_directory(tmp_path / "none/web/b-1")
 
 
 def test_room_is_looked_at_before_anything_is_written(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from launcher.errors import StorageError
 from launcher.plan.devices.model import BlockSizes
@@ -40,6 +42,20 @@ async def test_an_image_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 512)
     await create_image(image(path, size=MIB, keep=True))
     assert path.read_bytes() == b"x" * 512
+
+
+async def test_an_image_that_another_node_made_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, slow = tmp_path / "there" / "d.img", tmp_path / "bin" / "qemu-img"
+    slow.parent.mkdir()
+    path.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\necho theirs >{path}\nexec {shutil.which("qemu-img")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    await create_image(image(path, size=MIB, keep=True))
+    assert path.read_text() == "theirs\n"
+    assert list(path.parent.iterdir()) == [path]
 
 
 async def test_it_grows_and_never_shrinks(tmp_path: Path) -> None:
@@ -119,6 +135,17 @@ def test_a_file_of_another_kind(tmp_path: Path, block: bool) -> None:
         path.write_bytes(b"x")
     with pytest.raises(StorageError, match="is not a"):
         require_file(RequireFile(owner="u", volume="v", path=str(path), block=block))
+
+
+def test_a_link_in_a_claims_directory_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"x" * 1024)
+    path = tmp_path / "disk.img"
+    path.symlink_to("other")
+    named = RequireFile(owner="u", volume="v", path=str(path))
+    require_file(named)
+    with pytest.raises(StorageError, match="is a link") as caught:
+        require_file(replace(named, link=False))
+    assert caught.value.problem == "VolumeInvalid"
 
 
 # --- shares and blocks ------------------------------------------------------------------------------------

@@ -17,8 +17,11 @@ from launcher.host import detached
 from launcher.plan.steps import MakeDirectory, StartVirtiofsd
 from launcher.storage.virtiofsd import Virtiofsd
 
-OLD = "    -o source=PATH             shared directory tree"
-NEW = "  --shared-dir <PATH>  Shared directory path\n  --readonly  Set the file system read-only"
+OLD = "    -o source=PATH             shared directory tree\n    -o modcaps=CAPLIST"
+BARE = "    -o source=PATH             shared directory tree"
+NEW = "  --shared-dir <PATH>  Shared directory path\n  --readonly  Set the file system read-only\n  --modcaps"
+OLD_OPTIONS = ["-f", "-o", "source={at}a\\,b", "-o", "sandbox=chroot", "-o", "cache=auto"]
+NEW_OPTIONS = ["--shared-dir={at}a,b", "--sandbox=chroot", "--cache=auto", "--modcaps=-mknod"]
 PROGRAM = """#!{python}
 import json, pathlib, socket, sys, time
 if "--help" in sys.argv:
@@ -109,9 +112,10 @@ async def test_its_death_is_told_and_it_can_be_started_anew(tmp_path: Path, daem
 @pytest.mark.parametrize(
     ("text", "readonly", "options"),
     [
-        (OLD, False, ["-f", "-o", "source={at}a\\,b", "-o", "sandbox=chroot", "-o", "cache=auto"]),
-        (NEW, False, ["--shared-dir={at}a,b", "--sandbox=chroot", "--cache=auto"]),
-        (NEW, True, ["--shared-dir={at}a,b", "--sandbox=chroot", "--cache=auto", "--readonly"]),
+        (BARE, False, OLD_OPTIONS),
+        (OLD, False, [*OLD_OPTIONS, "-o", "modcaps=-mknod"]),
+        (NEW, False, NEW_OPTIONS),
+        (NEW, True, [*NEW_OPTIONS, "--readonly"]),
     ],
 )
 async def test_either_program_gets_its_own_options(

@@ -157,7 +157,7 @@ def test_a_host_disk_is_where_the_user_says() -> None:
         (
             "persistentVolumeClaim: {claimName: c}",
             {"c": {"path": "/claims/c/"}},
-            [RequireFile(owner=UID, volume="v", path="/claims/c/disk.img")],
+            [RequireFile(owner=UID, volume="v", path="/claims/c/disk.img", link=False)],
         ),
         (
             "dataVolume: {name: c}",
@@ -195,7 +195,7 @@ def test_a_host_disk_is_where_the_user_says() -> None:
             "ephemeral: {persistentVolumeClaim: {claimName: c}}",
             DIRECTORY,
             [
-                RequireFile(owner=UID, volume="v", path="/claims/c/disk.img"),
+                RequireFile(owner=UID, volume="v", path="/claims/c/disk.img", link=False),
                 CreateImage(
                     owner=UID,
                     volume="v",
