@@ -78,6 +78,7 @@ class Recovery:
         self._clock = clock
         self._tell = tell
         self._barred = ""
+        self._hangs = False
 
     async def run(self, why: str) -> tuple[Ending, Resolved]:
         """Resume until one side owns the guest, or nothing more may be tried; the last look says which.
@@ -105,6 +106,7 @@ class Recovery:
                     resolved = await self._resolver.resolve(suspended=False, reason="")
                     return ending, resolved
                 crashes = self._ledger.record.crashes + any(map(ending.error.__contains__, _DAEMON_ENDED))
+                self._hangs = self._hangs or _TARGET_WAITS in ending.error
                 await self._unstick(ending.error)
                 await self._ledger.change(interrupted=ending.error or why, crashes=crashes)
             if resolved.target is not TargetSide.INCOMING:
@@ -125,7 +127,7 @@ class Recovery:
     async def _resume(self) -> Ending:
         record = self._ledger.record
         assert record.reply is not None, "a migration in post-copy had an answer of the target"
-        if record.crashes:
+        if record.crashes or self._hangs:
             return await self._past_libvirt(record.reply.migrate_uri)
         params = resume_params(record.outgoing, record.reply)
         self._ledger.step_taken("resume post-copy", f"try {record.resumes + 1}")
@@ -157,11 +159,11 @@ class Recovery:
                 await self._peer.reopen(record.attempt)
                 await self._hypervisor.resume_stream(uuid, migrate_uri)
         except HostUnsupported as error:
-            self._barred = str(error)
+            self._barred, self._hangs = str(error) if record.crashes else "", False
             return Ending(returned=False, error=str(error))
         except LauncherError as error:
             return Ending(returned=False, error=str(error))
-        self._ledger.step_taken("resume post-copy by QEMU", "the target's libvirtd ended when asked to")
+        self._ledger.step_taken("resume post-copy by QEMU", "the target's libvirtd ended, or hangs")
         await self._ledger.change(resumes=record.resumes + 1)
         return Ending(returned=False, error=f"QEMU resumes it; the {_STILL_RUNS}")
 

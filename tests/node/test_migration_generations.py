@@ -53,8 +53,8 @@ spec:
 """
 WAYS = {"pre-copy": (600, "false"), "post-copy": (2, "true")}
 SETTLED_S = 5.0
-"""So long after the switch QEMU's main thread at the target has the pages it needs for itself. While it waits for
-one, libvirt gets no answer from it, and a stream that breaks then can only be resumed over a second monitor."""
+"""So long after the switch QEMU's main thread at the target has the pages that it needs for itself. While it
+waits for one, libvirt gets no answer, and a stream that breaks can be resumed only over a second monitor."""
 COLUMNS = ("FROM", "TO", "WAY", "STREAM", "OUTCOME", "TOTAL S", "DOWNTIME MS", "PASSES", "REMARKS")
 
 

@@ -136,6 +136,20 @@ def test_a_daemon_that_dies_of_the_resume_is_asked_once_then_qemu_is() -> None:
     assert len(stage.hooks.reopened) == 1
 
 
+HANGS = "cannot acquire state change lock (held by monitor=remoteDispatchDomainMigrateFinish3Params)"
+
+
+@pytest.mark.parametrize("monitor", [True, False])
+def test_a_daemon_that_hangs_is_gone_around_where_that_can_be(monitor: bool) -> None:
+    stage = broken(*[HANGS] * 3)
+    if not monitor:
+        stage.hooks.reopen_error = HostUnsupported("a monitor to recover by", "the guest has only libvirt's")
+    record = migrate(stage)
+    assert (record.phase, record.crashes) == (Phase.SUCCEEDED, 0), record.reason
+    assert record.resumes == (2 if monitor else 4), "without one it is asked until it answers"
+    assert stage.hooks.cuts >= 1
+
+
 def test_after_a_restart_the_daemon_is_not_asked_again() -> None:
     stage = broken(*[EOF_ERROR] * 50)
     stage.wire.down.add("reopen")
