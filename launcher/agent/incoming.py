@@ -15,6 +15,7 @@ import psutil
 
 from launcher.agent.arrival import ArrivalChecks
 from launcher.agent.cells import cell_findings
+from launcher.agent.expected import Expected
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services, enter
@@ -75,12 +76,18 @@ class IncomingHooks:
     """Implements ``TargetHooks`` on the node's instances."""
 
     def __init__(
-        self, services: Services, instances: Instances, settings: PlanSettings, ports: PortPool
+        self,
+        services: Services,
+        instances: Instances,
+        settings: PlanSettings,
+        ports: PortPool,
+        expected: Expected,
     ) -> None:
         self._services = services
         self._instances = instances
         self._settings = settings
         self._ports = ports
+        self._expected = expected
 
     async def identify(self, request: PrepareRequest) -> str:
         """See ``TargetHooks``."""
@@ -96,11 +103,13 @@ class IncomingHooks:
             await present.forget()
         async with self._instances.accepting:
             draft = await self._draft(request, view)
+            await self._expected.comes(request, draft.key)
             machine = await self._instances.adopt(draft)
         try:
             plan = await self._services.resources.make(draft)
         except (LauncherError, TimeoutError):
             await machine.forget()
+            await self._expected.ended(request.attempt, arrived=False)
             raise
         await machine.update(lambda record: msgspec.structs.replace(record, plan=plan, prepared=True))
         destination = retarget(
@@ -114,6 +123,7 @@ class IncomingHooks:
         machine = self._machine(record)
         if machine is not None:
             await machine.forget()
+        await self._expected.ended(record.attempt, arrived=False)
 
     async def cut(self, record: IncomingRecord) -> None:
         """See ``TargetHooks``."""
@@ -145,6 +155,7 @@ class IncomingHooks:
         await machine.update(
             lambda r: enter(msgspec.structs.replace(r, incoming="", prepared=True), "Running", at=at)
         )
+        await self._expected.ended(record.attempt, arrived=True)
 
     def _machine(self, record: IncomingRecord) -> Machine | None:
         machine = self._instances.by_uuid(record.uuid)
@@ -216,7 +227,8 @@ class IncomingChecks:
         metadata = vmi.metadata
         for record in self._instances.records():
             same_name = metadata is not None and record.key == f"{metadata.namespace}/{metadata.name}"
-            if same_name and record.incoming != request.attempt:
+            gives_way = record.awaits != "" and record.awaits == request.migration_id
+            if same_name and record.incoming != request.attempt and not gives_way:
                 findings.append(f"the instance {record.key} is on this node already")
         return tuple(findings)
 
@@ -246,7 +258,12 @@ class IncomingChecks:
 
 
 def incoming_side(
-    config: Config, services: Services, instances: Instances, facts: HostFacts, journal: IncomingJournal
+    config: Config,
+    services: Services,
+    instances: Instances,
+    facts: HostFacts,
+    journal: IncomingJournal,
+    expected: Expected,
 ) -> TargetSide:
     """The receiving side of this node."""
     address = config.migration.address
@@ -263,7 +280,7 @@ def incoming_side(
     return TargetSide(
         node=config.node_name,
         hypervisor=services.hypervisor,
-        hooks=IncomingHooks(services, instances, plan_settings(config), ports),
+        hooks=IncomingHooks(services, instances, plan_settings(config), ports, expected),
         checks=(
             *IncomingChecks(services, instances, facts, config).all(),
             *ArrivalChecks(config, services.hypervisor, instances, time.time).all(),

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import re
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from launcher.agent.hostfacts import HostFacts
 from launcher.agent.ledger import holding
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
-from launcher.agent.records import InstanceRecord
+from launcher.agent.records import InstanceRecord, Transition
 from launcher.agent.settings import defaults_settings, node_limits, plan_settings
 from launcher.agent.status import show
 from launcher.agent.supervisor import Supervisor
@@ -43,6 +43,8 @@ class Instances:
         self._supervisor = supervisor
         self._machines: dict[str, Machine] = {}
         self._limits = node_limits(config)
+        self.awaited: Callable[[str], str] = lambda _key: ""
+        """The migration by which ``namespace/name`` is expected from elsewhere; empty: it is not."""
         self.draining = 0
         """How many drains of the whole node are under way: nothing new comes meanwhile."""
         self.accepting = asyncio.Lock()
@@ -83,7 +85,8 @@ class Instances:
 
     def by_uuid(self, domain_uuid: str) -> Machine | None:
         """The machine of a domain."""
-        return next((m for m in self.machines() if m.record.plan.identity.uuid == domain_uuid), None)
+        own = (m for m in self.machines() if not m.record.awaits)
+        return next((m for m in own if m.record.plan.identity.uuid == domain_uuid), None)
 
     def find(self, namespace: str, name: str) -> Machine:
         """The machine of an instance that lives here; raises NotFound."""
@@ -130,7 +133,11 @@ class Instances:
     async def site(self, vmi: VirtualMachineInstance | None, uid: str) -> Site:
         """The node, as the instance ``uid`` finds it: without what it has; an empty one has nothing."""
         facts = await self._facts.get(vmi)
-        others = tuple(m.record for m in self.machines() if m.record.uid != uid and not m.ended)
+        others = tuple(
+            m.record
+            for m in self.machines()
+            if m.record.uid != uid and not m.ended and not _gives_way(m, vmi)
+        )
         return Site(
             facts=facts,
             plan=plan_settings(self._config),
@@ -160,7 +167,7 @@ class Instances:
                 raise AlreadyExists(KIND, key, hint=_clash(present.record))
             require_unused(companions, (m.record for m in self.machines() if not m.ended))
             beside = await looked_at(named, companions)
-            record = await self.draft(named, beside, uid=metadata.uid or "")
+            record = _awaiting(await self.draft(named, beside, uid=metadata.uid or ""), self.awaited(key))
             if dry_run:
                 now = record.created
                 return show(record, None, node=self._config.node_name, now=now, before=None)
@@ -245,6 +252,20 @@ def _identified(manifest: VirtualMachineInstance, *, now: str) -> VirtualMachine
         creation_timestamp=metadata.creation_timestamp or now,
     )
     return msgspec.structs.replace(manifest, metadata=filled, status=None)
+
+
+def _awaiting(record: InstanceRecord, migration: str) -> InstanceRecord:
+    """The record of an instance whose name is expected: it does not start."""
+    if not migration:
+        return record
+    waits = Transition(phase="WaitingForSync", at=record.created)
+    return msgspec.structs.replace(record, awaits=migration, phase=waits.phase, transitions=(waits,))
+
+
+def _gives_way(machine: Machine, vmi: VirtualMachineInstance | None) -> bool:
+    """What an instance holds that waits for just this one is this one's."""
+    metadata = (vmi.metadata if vmi is not None else None) or ObjectMeta()
+    return bool(machine.record.awaits) and machine.record.key == f"{metadata.namespace}/{metadata.name}"
 
 
 def _clash(record: InstanceRecord) -> str:

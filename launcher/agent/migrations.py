@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from launcher.agent.departure import deadline_s, tls_findings
+from launcher.agent.expected import Expected
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
@@ -83,12 +84,17 @@ class Migrations:
         self._rules = check_rules(config)
         self._link_bps = link_bps(config)
         self._incoming_journal = IncomingJournal(services)
-        self.incoming: TargetSide = incoming_side(config, services, instances, facts, self._incoming_journal)
+        self.expected = Expected(services, instances, config.listen.tcp)
+        instances.awaited = self.expected.awaited
+        self.incoming: TargetSide = incoming_side(
+            config, services, instances, facts, self._incoming_journal, self.expected
+        )
 
     async def load(self) -> None:
         """Take up what the store remembers; running jobs are taken up when libvirt answers."""
         self.incoming.restore(await self._incoming_journal.load())
         await self._runs.load()
+        await self.expected.load(self._hub)
         self._supervisor.keep(self._sweep, name="incoming leases")
 
     async def close(self) -> None:
@@ -125,10 +131,14 @@ class Migrations:
         named = self._identified(manifest)
         metadata = named.metadata or ObjectMeta()
         key = f"{metadata.namespace}/{metadata.name}"
+        if named.spec.receive is not None and self._runs.find(key) is None:
+            return await self.expected.create(named)
         present = self._runs.find(key)
         if present is not None:
             if present.attempt.attempt == metadata.uid and manifest.metadata and manifest.metadata.uid:
                 return view(present, None).object
+            raise AlreadyExists(KIND, key)
+        if self.expected.find(key) is not None:
             raise AlreadyExists(KIND, key)
         if named.spec.vmi_name is None:
             message = "required: the name of the instance to migrate"
@@ -197,19 +207,23 @@ class Migrations:
         if current.report is not None:
             phase = current.object.status.phase if current.object.status is not None else ""
             raise WrongPhase(f"{namespace}/{name} has ended already: {phase}")
-        await self._runs.cancel(f"{namespace}/{name}")
+        key = f"{namespace}/{name}"
+        await (self.expected if self.expected.find(key) else self._runs).cancel(key)
         return self.get(namespace, name)
 
     async def recover(self, namespace: str, name: str) -> MigrationView:
         """Try again what ended in doubt, or is being tried; raises NotFound, WrongPhase for all others."""
         self.get(namespace, name)
+        if self.expected.find(f"{namespace}/{name}"):
+            raise WrongPhase(f"{namespace}/{name} is received here", hint="recover it where it is sent from")
         await self._runs.recover(f"{namespace}/{name}")
         return self.get(namespace, name)
 
     async def delete(self, namespace: str, name: str) -> MigrationView:
         """Forget a migration, when it has ended; raises NotFound."""
         last = self.get(namespace, name)
-        await self._runs.delete(f"{namespace}/{name}")
+        key = f"{namespace}/{name}"
+        await (self.expected if self.expected.find(key) else self._runs).delete(key)
         return last
 
     async def recording(self, namespace: str, name: str) -> bytes:
@@ -274,6 +288,7 @@ class Migrations:
             migrate_disks=copied,
             parallel=CHANNELS if options.compression else 0,
             tls=not options.disable_tls,
+            migration_id=manifest.spec.send_to.migration_id if manifest.spec.send_to is not None else "",
         )
 
     async def _policy(self, record: InstanceRecord) -> MigrationPolicy | None:
@@ -283,6 +298,9 @@ class Migrations:
         return select(policies, labels=metadata.labels, namespace={NAMESPACE_LABEL: record.namespace})
 
     def _target(self, manifest: VirtualMachineInstanceMigration, target: str) -> tuple[str, str]:
+        sent = manifest.spec.send_to
+        if sent is not None:
+            return _address(sent.connect_url, target)
         wanted = target or manifest.spec.added_node_selector.get(HOSTNAME_LABEL, "")
         field = "target" if target else f"spec.addedNodeSelector[{HOSTNAME_LABEL}]"
         known = ", ".join(sorted(self._config.peers)) or "none is configured"
@@ -327,6 +345,24 @@ class Migrations:
             await asyncio.sleep(SWEEP_S)
             if self._services.hypervisor.connected:
                 await self.incoming.sweep()
+
+
+def _address(connect_url: str, target: str) -> tuple[str, str]:
+    """Where ``sendTo`` leads; a scheme before the address and a path after it say nothing here."""
+    address = connect_url.partition("://")[2] or connect_url
+    address = address.partition("/")[0]
+    if target and target != address:
+        message = "a migration with sendTo has its target there"
+        raise InvalidRequest(
+            [Violation(field="target", type="FieldValueInvalid", value=target, message=message)]
+        )
+    if not address.rpartition(":")[2].isdigit():
+        message = "names no port; accepted is ADDRESS:PORT of the other agent"
+        field = "spec.sendTo.connectURL"
+        raise InvalidRequest(
+            [Violation(field=field, type="FieldValueInvalid", value=connect_url, message=message)]
+        )
+    return address, address
 
 
 def _in_namespace(shown: MigrationView, namespace: str | None) -> bool:

@@ -308,7 +308,7 @@ class NodeAgent:
 
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
         """See ``AgentPort``."""
-        return await self._migrations.incoming.prepare(request)
+        return await self._migrations.expected.prepare(request, self._migrations.incoming)
 
     async def finish_migration(
         self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False

@@ -56,6 +56,7 @@ class GrpcPeer:
             source_time=request.source_time or time.time(),
             disks=[pb.SharedDisk(path=disk.path, bytes=disk.bytes) for disk in request.disks],
             copied_bytes=request.copied_bytes,
+            migration_id=request.migration_id,
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)

@@ -150,6 +150,8 @@ def reconcile(
         return _leave(observed)
     if record.desired == "deleted":
         return _delete(record, observed, now=now, efforts=efforts)
+    if record.awaits:
+        return Decision()  # one that runs elsewhere will take its place
     verdict = lifecycle.judge(record, observed, boot_id=now.boot_id)
     if verdict.phase != record.phase:
         return Decision((Enter(verdict.phase, verdict.reason, verdict.message),))

@@ -19,7 +19,9 @@ from launcher.plan.steps import AnyStep
 from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceBackupStatus
 from launcher.spec.model.migration import VirtualMachineInstanceMigrationState
 
-Phase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown"]
+Phase = Literal[
+    "Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown", "WaitingForSync"
+]
 FINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
 
 
@@ -133,7 +135,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     decided. ``desired`` is what the agent drives towards. ``incoming`` names the migration attempt that
     brings the instance here, ``outgoing`` the one that takes it away: while one is set, the domain is the
     migration's. ``user_paused`` is the user's wish and outlives the agent, ``evacuating`` that of who empties
-    the node. While ``job`` or ``frozen`` is set the domain is not migrated.
+    the node. ``awaits`` names the migration from another control plane for which the
+    instance waits, to give way. While ``job`` or ``frozen`` is set the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     ``sync_error`` is why it is not as it should be, ``sync_reason`` that in one word, ``sync_volume`` the
     volume that it is about.
@@ -168,6 +171,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     leaving: tuple[LeavingDisk, ...] = ()
     notice: Notice = Notice()
     incoming: str = ""
+    awaits: str = ""
     outgoing: str = ""
     moved_to: str = ""
     evacuating: bool = False

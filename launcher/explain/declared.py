@@ -87,7 +87,7 @@ INSTANCE: tuple[Declaration, ...] = (
     _passed("spec.schedulerName", "a scheduler places the instance"),
     _passed("spec.priorityClassName", "a scheduler orders instances"),
     _passed("spec.serviceAccountName", "a cluster knows service accounts"),
-    _passed("spec.evictionStrategy", "who drains the node decides by it"),
+    _enforced("spec.evictionStrategy", "launcher.agent.drain_plan", "what a drain of the node does with it"),
     _passed("spec.resourceClaims[].resourceClaimName", _HANDED),
     _passed("spec.resourceClaims[].resourceClaimTemplateName", _HANDED),
     _passed("spec.networks[].resourceClaim", "the agent is handed the virtual function of the interface"),
@@ -209,8 +209,12 @@ MIGRATION: tuple[Declaration, ...] = (
         "kubernetes.io/hostname names the target; other labels are for a scheduler",
     ),
     _enforced("spec.priority", "launcher.agent.migrations", "orders the migrations that wait for a slot"),
-    _not_yet("spec.sendTo", "targets are nodes that the agent knows as peers"),
-    _not_yet("spec.receive", "a target is prepared by the source, over the peers' connection"),
+    _enforced(
+        "spec.sendTo", "launcher.agent.migrations", "the agent that is asked, and by which id it knows"
+    ),
+    _enforced(
+        "spec.receive", "launcher.agent.expected", "the id by which a sender is let in, and waited for"
+    ),
 )
 
 _OPTIONS = "launcher.migration.options"

@@ -73,6 +73,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     migrate_disks: tuple[str, ...] = ()
     parallel: int = 0
     tls: bool = False
+    migration_id: str = ""
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,8 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     came beside it, as JSON text; ``domain_xml`` the migratable XML of the running domain. ``tls``: the
     stream will be encrypted; ``deadline_s`` is how long the migration may take (0: unknown),
     ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied,
-    ``copied_bytes`` what those that are take on the source now.
+    ``copied_bytes`` what those that are take on the source now. ``migration_id`` is what both ends call the
+    migration when they share no control plane.
     """
 
     attempt: str
@@ -47,6 +48,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     source_time: float = 0.0
     disks: tuple[SharedDisk, ...] = ()
     copied_bytes: int = 0
+    migration_id: str = ""
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +56,7 @@ class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``destination_xml`` is the domain as the target wants it to run, ``persistent_xml`` as it wants it
     remembered; empty: as on the source. ``disks_uri`` is where copied disks go, empty: libvirt chooses.
-    ``busy``: the only finding is that too many migrations come here now.
+    ``busy``: the only finding is that too many migrations come here now, or that it is not expected yet.
     """
 
     findings: tuple[str, ...] = ()

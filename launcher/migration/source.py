@@ -185,6 +185,7 @@ class SourceMigration:
             deadline_s=self._material.deadline_s,
             disks=self._material.disks,
             copied_bytes=self._material.copied_bytes,
+            migration_id=outgoing.migration_id,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:
