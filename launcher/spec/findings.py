@@ -54,7 +54,7 @@ class Findings:
         self.unread_object = False
         """An object in a list could not be read at all: a disk, a network."""
         self.nameless = False
-        """Something has no name that could be read, so that others may look for it in vain."""
+        """Something or its name is missing, so that others may look for it in vain."""
         self.probable: set[str] = set()
         """Fields that were probably meant by unknown ones."""
         self._meant: dict[tuple[str, int], str] = {}

@@ -42,6 +42,7 @@ MOST_BEFORE_RULES: Final = 100
 """With more that cannot be read than this, the rules would mostly repeat it, and take their time."""
 
 _LIKE_JSON: Final = re.compile(r"\s*[{\[]")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _SURELY_JSON: Final = re.compile(r'\s*(?:{\s*"|\[)')
 # Signs, in JSON as msgspec writes it, of characters that the careful readers refuse. Harmless text
 # (a backslash before a u) may show them too and is then read carefully for nothing.
@@ -196,8 +197,8 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
     """Judge by the rules what could be read of an object that does not fit its schema.
 
     What a rule says about a field that could not be read, or about one around or below it, is left out: the
-    value that is missing there may be what it misses. So is a name that leads nowhere, when something has
-    none.
+    value that is missing there may be what it misses. So is what needs such a field, and a name that leads
+    nowhere when something has none.
     """
     from launcher.spec.rules import check, check_migration  # they are needed only here, and not cheap
     from launcher.spec.rules.finding import NOT_FOUND
@@ -214,12 +215,27 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
     known = findings.violations()
     unread = {violation.field for violation in known} | findings.probable
     around = {parent for v in known if v.type != UNKNOWN for parent in ancestors(v.field)}
+    missing = {_last(field) for field in unread}
     for violation in with_positions(found, read.positions):
         field = violation.field
         if violation.type == NOT_FOUND and findings.nameless:
             continue
+        if _needs(violation) & missing:
+            continue
         if field not in around and not unread.intersection((field, *ancestors(field))):
             findings.take(violation)
+
+
+def _needs(violation: Violation) -> set[str]:
+    """The words by which a message says what else it needs: names of fields, if it misses any."""
+    _, _, needed = violation.message.partition("need")
+    return {*_WORD.findall(needed)} - {_last(violation.field)}
+
+
+def _last(field: str) -> str:
+    """The name of a field without what is around it: ``bus`` of ``spec.domain.devices.disks[0].disk.bus``."""
+    words = _WORD.findall(field)
+    return words[-1] if words else ""
 
 
 def _loaded(obj: AnyObject | VirtualMachine, positions: Positions, source: str) -> LoadedObject:

@@ -101,7 +101,7 @@ class _Struct:
                 findings.add(path / name, REQUIRED, "the field is required", node, show=False)
             if name not in result:
                 result[name] = _stopgap(kind)
-                findings.nameless |= name == "name"
+                findings.nameless |= name == "name" or isinstance(kind, mi.StructType)
         return result
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from launcher.errors import Violation
 from launcher.spec.rules.checks import dns_label, unique
 from launcher.spec.rules.context import DEVICES, Context, Rule
-from launcher.spec.rules.finding import invalid, not_found, required
+from launcher.spec.rules.finding import invalid, not_found
 
 FILESYSTEMS: Final = f"{DEVICES}.filesystems"
 # The virtio specification gives the tag, by which a guest mounts, 36 bytes.
@@ -56,9 +56,10 @@ def container_paths(ctx: Context) -> Iterator[Violation]:
     used = {filesystem.name for filesystem in ctx.devices.filesystems}
     for path, volume in ctx.volumes:
         if volume.container_path is not None and volume.name not in used:
-            yield required(
+            yield not_found(
                 f"{path}.containerPath",
-                f"needs an entry named {volume.name[:63]!r} in spec.domain.devices.filesystems",
+                None,
+                f"there is no entry named {volume.name[:63]!r} in spec.domain.devices.filesystems",
             )
 
 

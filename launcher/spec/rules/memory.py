@@ -28,7 +28,7 @@ def size(ctx: Context) -> Iterator[Violation]:
     memory = ctx.full_domain.memory
     if memory is None or memory.guest is None:
         yield required(
-            f"{MEMORY}.guest", "needs an amount such as 1Gi (or hugepages, or a request or limit of memory)"
+            f"{MEMORY}.guest", "needs an amount such as 1Gi (or hugepages, or memory in resources)"
         )
         return
     guest = ctx.memory.guest

@@ -68,8 +68,8 @@ def outcome(given: str | bytes | dict[str, Any], random: Random) -> str:
 
 def _load(given: str | bytes | dict[str, Any]) -> tuple[Any, ...]:
     if isinstance(given, dict):
-        return (decode_object(normalise_numbers(given)),)
-    return load_manifests(given)
+        return (decode_object(normalise_numbers(given), judge=True),)
+    return load_manifests(given, judge=True)
 
 
 def _judge(obj: object, random: Random) -> str:

@@ -88,6 +88,39 @@ def test_a_nameless_object_may_be_the_one_that_others_mean() -> None:
     assert fields(text) == {"spec.volumes[0].name", *RULES}
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "firmware: {bootloader: {efi: {}}}, features: 5",
+        "firmware: {bootloader: {efi: {}}}, features: {smn: {}}",
+        "cpu: {cores: 2, isolateEmulatorThread: true, dedicatedCpuPlacement: 2}",
+        "cpu: {isolateEmulatorThread: true, dedicatedCpuPlacements: true}",
+    ],
+)
+def test_what_needs_a_field_that_could_not_be_read_is_not_told(written: str) -> None:
+    """The field is there after all, and what is wrong with it is told already."""
+    found = fields(
+        MANIFEST.replace("memory: {guest: 64Mi}\n", f"memory: {{guest: 64Mi}}\n    {_lines(written)}\n")
+    )
+    assert len(found - RULES) == 1
+    assert not found & {
+        "spec.domain.firmware.bootloader.efi.secureBoot",
+        "spec.domain.cpu.isolateEmulatorThread",
+    }
+
+
+def _lines(flow: str) -> str:
+    """Entries of a map in YAML's flow style, as lines of the block style around them."""
+    return flow.replace("}, features", "}\n    features")
+
+
+def test_a_need_that_has_nothing_to_do_with_it_is_told() -> None:
+    text = MANIFEST.replace(
+        "memory: {guest", "cpu: {isolateEmulatorThread: true, cores: x}\n    memory: {guest"
+    )
+    assert fields(text) == {"spec.domain.cpu.cores", "spec.domain.cpu.isolateEmulatorThread", *RULES}
+
+
 def test_what_could_not_be_read_is_not_missed_by_the_rules() -> None:
     """Without its memory the guest has none, but the user did write some."""
     found = fields(MANIFEST.replace("memory: {guest: 64Mi}", "memory: 64Mi"))
