@@ -53,6 +53,10 @@ def requested(ctx: Context) -> Iterator[Violation]:
         amount: Quantity | None = getattr(ctx.resources, group).get("memory")
         if amount is not None and amount > LARGEST_MEMORY:
             yield invalid(amount_path(group, "memory"), amount, "more than a guest can address; at most 4Pi")
+    request, limit = ctx.resources.requests.get("memory"), ctx.resources.limits.get("memory")
+    if not request and limit is not None and 0 < limit < SMALLEST_MEMORY:
+        message = "is the guest's memory; is a suffix such as Mi missing? accepted are 1M and more"
+        yield invalid(amount_path("limits", "memory"), limit, message)
 
 
 def hugepages(ctx: Context) -> Iterator[Violation]:

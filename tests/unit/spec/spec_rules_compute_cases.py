@@ -198,6 +198,16 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
     ("no memory", domain("{memory: null}"), {"spec.domain.memory.guest"}),
     ("negative memory", domain("{memory: {guest: -1Gi}}"), {"spec.domain.memory.guest"}),
     ("forgotten suffix", domain("{memory: {guest: 1024}}"), {"spec.domain.memory.guest"}),
+    (
+        "forgotten suffix of the limit that sizes the guest",
+        domain("{memory: null, resources: {limits: {memory: 64}}}"),
+        {"spec.domain.resources.limits.memory"},
+    ),
+    (
+        "forgotten suffix of that limit beside a request of nothing",
+        domain("{memory: null, resources: {requests: {memory: 0}, limits: {memory: 64}}}"),
+        {"spec.domain.resources.limits.memory"},
+    ),
     ("too much memory", domain("{memory: {guest: 5Pi}}"), {"spec.domain.memory.guest"}),
     (
         "too much memory requested",
