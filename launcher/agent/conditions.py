@@ -58,9 +58,10 @@ def conditions(
     known: bool = True,
     hardware: Hardware = Hardware(),  # noqa: B008 - frozen
     faults: tuple[str, ...] = (),
+    cut_off: tuple[str, ...] = (),
 ) -> Iterator[Condition]:
     """What holds now. ``findings`` are the (reason, message) pairs that forbid a live migration, ``faults``
-    what the guest has lost."""
+    the shares that the guest has lost, ``cut_off`` its links."""
     yield _ready(record, observed) if known else _UNKNOWN
     if record.phase == "Running":
         if findings:
@@ -96,6 +97,9 @@ def conditions(
     if faults:
         message = "; ".join(faults)
         yield Condition(type="SharesConnected", status="False", reason="VirtiofsdEnded", message=message)
+    if cut_off and record.phase == "Running":
+        message = "; ".join(cut_off)
+        yield Condition(type="NetworkConnected", status="False", reason="LinkRemoved", message=message)
     if record.sync_error:
         reason = record.sync_reason or "FailedSync"
         yield Condition(type="Synchronized", status="False", reason=reason, message=record.sync_error)

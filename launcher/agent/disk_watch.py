@@ -14,6 +14,7 @@ from launcher.agent.resources import Resources
 from launcher.domain.read import DomainView
 from launcher.errors import HypervisorUnavailable, LauncherError
 from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
+from launcher.storage.health import fault
 
 T = TypeVar("T")
 PROBE_TIMEOUT_S = 10.0
@@ -107,6 +108,6 @@ class DiskWatch:
             if kind is None or disk.source is None:
                 continue
             path, block = disk.source.path, disk.source.block
-            still = await self._resources.fault(path, block=block, room=kind == NO_SPACE)
+            still = await asyncio.to_thread(fault, path, block=block, room=kind == NO_SPACE)
             found.append(Trouble(name=disk.name, path=path, kind=kind, still=still))
         return tuple(found)

@@ -66,6 +66,7 @@ class Machine:
         self._seen = NOTHING
         self._known = False
         self._faults: tuple[str, ...] = ()
+        self._cut_off: tuple[str, ...] = ()
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
         self._changed = asyncio.Condition()
@@ -226,6 +227,7 @@ class Machine:
                     hardware=self.hardware,
                 )
                 if not decision.actions:
+                    await self._mend_network()
                     await self._succeeded()
                     return decision.look_again_s
                 for action in decision.actions:
@@ -276,6 +278,14 @@ class Machine:
         if not plan.devices.filesystems or not lifecycle.alive(self._observed):
             return ()
         return await self._services.resources.faults(plan)
+
+    async def _mend_network(self) -> None:
+        if self._record.phase != "Running" or self._leaves or self._record.incoming:
+            return
+        cut_off = await self._services.resources.mend_network(self._record.uid)
+        if cut_off != self._cut_off:
+            self._cut_off = cut_off
+            await self._publish()
 
     async def _perform(self, action: do.Action) -> None:
         uuid = self._record.plan.identity.uuid
@@ -380,6 +390,7 @@ class Machine:
             hardware=self.hardware,
             known=self._known,
             faults=self._faults,
+            cut_off=self._cut_off,
             seen=self._seen,
         )
 

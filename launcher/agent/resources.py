@@ -22,7 +22,7 @@ from launcher.plan.media.material import Material
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import AnyStep, CreateImage, MakeDirectory
 from launcher.storage.executor import STORAGE_STEPS
-from launcher.storage.health import fault, possible_size, take_room
+from launcher.storage.health import possible_size, take_room
 
 log = get(__name__)
 
@@ -43,6 +43,9 @@ class Network(Executor, Protocol):
 
     def take_up(self, step: AnyStep) -> None:
         """Look after what an earlier agent made for an instance that lives."""
+
+    async def mend(self, steps: tuple[AnyStep, ...]) -> tuple[str, ...]:
+        """Make again what somebody removed of what was made; returns what is lost for good, in sentences."""
 
     async def close(self) -> None:
         """Look after nothing any more; what serves goes on."""
@@ -139,10 +142,6 @@ class Resources:
         """How large a claim is or may be, and whether that is less than is asked for, for want of room."""
         return await asyncio.to_thread(possible_size, path, step=step)
 
-    async def fault(self, path: str, *, block: bool, room: bool) -> str:
-        """What is wrong with a volume's file at present; empty: nothing that can be seen."""
-        return await asyncio.to_thread(fault, path, block=block, room=room)
-
     async def take_room(self, disk: DiskPlan, size: int) -> None:
         """Take the blocks that the image of a guest that runs is to have."""
         if disk.source is not None:
@@ -152,6 +151,12 @@ class Resources:
     async def faults(self, plan: VMPlan) -> tuple[str, ...]:
         """What the guest uses and has died, in sentences."""
         return await self._storage.faults(plan.steps)
+
+    async def mend_network(self, owner: str) -> tuple[str, ...]:
+        """Make again what somebody removed of a running guest's network; returns in sentences what is lost for
+        good."""
+        async with asyncio.timeout(STEP_TIMEOUT_S):
+            return await self._network.mend(await self._store.journal_of(owner))
 
     async def take_up(self, living: frozenset[str]) -> None:
         """Look after what earlier agents made for the instances ``living``."""

@@ -40,6 +40,7 @@ def show(
     known: bool = True,
     hardware: Hardware = Hardware(),  # noqa: B008 - frozen
     faults: tuple[str, ...] = (),
+    cut_off: tuple[str, ...] = (),
     seen: Sighting = NOTHING,
 ) -> VirtualMachineInstance:
     """Build the object; ``before`` is what was shown last and lends its transition times.
@@ -54,7 +55,13 @@ def show(
         node_name=record.moved_to or node,
         conditions=since(
             conditions(
-                record, observed, migration_findings(record), known=known, hardware=hardware, faults=faults
+                record,
+                observed,
+                migration_findings(record),
+                known=known,
+                hardware=hardware,
+                faults=faults,
+                cut_off=cut_off,
             ),
             old,
             now=now,

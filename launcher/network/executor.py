@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from launcher.errors import Bug
+from launcher.errors import Bug, LauncherError
+from launcher.host.logging import get
 from launcher.network import dnsmasq, namespace, nft, ruleset
+from launcher.network.lost import HELD, lost
 from launcher.network.standing import Standing
 from launcher.network.supervision import Supervision
 from launcher.plan.steps import (
@@ -28,6 +30,8 @@ from launcher.plan.steps import (
     SharePool,
     TranslateAddresses,
 )
+
+log = get(__name__)
 
 UPLINK_PREFIX = "lu"
 """Links that need the node's NAT, see ``plan.networks``."""
@@ -149,6 +153,28 @@ class NetworkExecutor:
             case _:
                 pass
 
+    async def mend(self, steps: tuple[AnyStep, ...]) -> tuple[str, ...]:
+        """Make again what somebody removed of ``steps``, which were all made; returns in sentences what the
+        guest has lost for good: a tap is QEMU's, and another one of its name would not be.
+        """
+        gone = await asyncio.to_thread(lost, steps)
+        taps = {step.network: step.name for step in gone if isinstance(step, HELD)}
+        told = [_tap_is_gone(network, name) for network, name in taps.items()]
+        for network in sorted({step.network for step in gone} - set(taps)):
+            log.warning("somebody removed links of a guest: they are made again", network=network)
+            ours = [step for step in steps if getattr(step, "network", None) == network]
+            try:
+                await self._make_again([step for step in ours if not isinstance(step, HELD)])
+            except LauncherError as error:
+                told.append(str(error))
+        return tuple(told)
+
+    async def _make_again(self, steps: list[AnyStep]) -> None:
+        for step in steps:
+            if isinstance(step, ServeAddresses):
+                await self.release(step)  # it serves in a namespace, or on a link, that is no more
+            await self.make(step)
+
     async def close(self) -> None:
         """Look after nothing any more; servers and rules stay."""
         await self._servers.close()
@@ -195,6 +221,10 @@ class NetworkExecutor:
             if not await asyncio.to_thread(any_marked, UPLINK_PREFIX):
                 gone = ruleset.chain_removal("inet", ruleset.TABLE, ruleset.POOL_CHAIN)
                 await self._rules.end(NODE, ruleset.POOL_CHAIN, step.network, gone)
+
+
+def _tap_is_gone(network: str, name: str) -> str:
+    return f"interface {network!r}: somebody removed {name}, and the guest is cut off until it starts anew"
 
 
 def _node_ports(step: ForwardNodePorts) -> nft.Table:
