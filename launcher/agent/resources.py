@@ -153,8 +153,8 @@ class Resources:
         return await self._storage.faults(plan.steps)
 
     async def mend_network(self, owner: str) -> tuple[str, ...]:
-        """Make again what somebody removed of a running guest's network; returns in sentences what is lost for
-        good."""
+        """Make again what somebody removed of a running guest's network; returns in sentences what is lost
+        for good."""
         async with asyncio.timeout(STEP_TIMEOUT_S):
             return await self._network.mend(await self._store.journal_of(owner))
 
