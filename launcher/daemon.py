@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from launcher import __version__
 from launcher.agent.node import NodeAgent
@@ -21,6 +22,7 @@ from launcher.agent.store import Store
 from launcher.api.server import ApiServer
 from launcher.errors import LauncherError
 from launcher.host import config as configuration
+from launcher.host.addresses import own_address
 from launcher.host.config import Config
 from launcher.host.logging import get, setup
 from launcher.host.systemd import Notifier, notifier
@@ -46,7 +48,7 @@ def main(path: Path | None) -> None:
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
     try:
-        config = configuration.load(path)
+        config = _with_address(configuration.load(path))
         setup(config.log_format, config.log_level)
         asyncio.run(serve(config))
     except LauncherError as error:
@@ -54,6 +56,15 @@ def main(path: Path | None) -> None:
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
         sys.exit(1)
+
+
+def _with_address(config: Config) -> Config:
+    """The migration address as one, which may be said as an interface or a network of this host's."""
+    said = config.migration.address
+    if not said:
+        return config
+    migration = replace(config.migration, address=own_address(said, field="migration.address"))
+    return replace(config, migration=migration)
 
 
 async def serve(config: Config) -> None:

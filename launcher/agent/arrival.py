@@ -18,6 +18,7 @@ from launcher.domain.reading import Parsed, attribute, parse, words
 from launcher.errors import HostUnsupported, StorageError
 from launcher.host.certificates import examine
 from launcher.host.config import Config
+from launcher.host.openers import writers
 from launcher.hypervisor.port import Hypervisor
 from launcher.migration.peer import PrepareRequest, SharedDisk
 from launcher.migration.reservation import Check
@@ -89,7 +90,12 @@ class ArrivalChecks:
             for path in sorted(formats.keys() & held.keys() - shareable)
         ]
         sizes = await asyncio.to_thread(_wrong_sizes, request.disks, formats)
-        return (*findings, *sizes)
+        shared = [disk.path for disk in request.disks if disk.path not in shareable and disk.path not in held]
+        writing = await asyncio.to_thread(writers, shared)
+        others = [
+            f"the disk {path} is written on this node by {who}" for path, who in sorted(writing.items())
+        ]
+        return (*findings, *sizes, *others)
 
     async def _space(self, request: PrepareRequest) -> tuple[str, ...]:
         if not request.copied_bytes:

@@ -20,7 +20,7 @@ from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services, enter
 from launcher.agent.port import Companions
-from launcher.agent.records import InstanceRecord, Transition
+from launcher.agent.records import InstanceRecord, Notice, Transition
 from launcher.agent.settings import plan_settings
 from launcher.agent.update_volumes import arriving, plugged_before
 from launcher.domain.read import DomainView, read_domain
@@ -182,6 +182,7 @@ class IncomingHooks:
             draft,
             manifest=msgspec.structs.replace(draft.manifest, status=None),
             incoming=request.attempt,
+            notice=notice_of(request),
             plugged=came,
             user_paused=paused,
             transitions=transitions,
@@ -314,6 +315,14 @@ def uid_of(vmi: VirtualMachineInstance) -> str:
     if not uid:
         raise MigrationRefused(["the source's manifest has no uid"])
     return uid
+
+
+def notice_of(request: PrepareRequest) -> Notice:
+    """What the source remembers of the guest; nothing, if that is more than is known here."""
+    try:
+        return msgspec.json.decode(request.notice, type=Notice) if request.notice else Notice()
+    except msgspec.DecodeError:
+        return Notice()
 
 
 def _disks_owner(attempt: str) -> str:

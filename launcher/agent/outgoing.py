@@ -281,6 +281,7 @@ class OutgoingRuns:
                 deadline_s=deadline_s(outgoing.options, outgoing.workload),
                 disks=await asyncio.to_thread(shared_disks, machine.record),
                 copied_bytes=await asyncio.to_thread(copied_bytes, machine.record),
+                notice=msgspec.json.encode(machine.record.notice).decode(),
             ),
             hypervisor=self._services.hypervisor,
             peer=self._peer(entry.target),

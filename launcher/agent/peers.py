@@ -57,6 +57,7 @@ class GrpcPeer:
             disks=[pb.SharedDisk(path=disk.path, bytes=disk.bytes) for disk in request.disks],
             copied_bytes=request.copied_bytes,
             migration_id=request.migration_id,
+            notice=request.notice,
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)

@@ -38,9 +38,9 @@ from launcher.domain.element import to_text
 from launcher.domain.media import with_media
 from launcher.domain.read import ALIAS_PREFIX, DomainView
 from launcher.errors import HypervisorError, HypervisorUnavailable, LauncherError, NotFound, StorageError
-from launcher.host.clock import Clock
 from launcher.host.logging import get
 from launcher.hypervisor.port import Hypervisor
+from launcher.migration.clock import Clock
 from launcher.plan.devices.model import DevicesPlan, DiskPlan
 
 log = get(__name__)

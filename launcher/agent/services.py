@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from launcher.agent.resources import Resources
 from launcher.agent.store import Store
 from launcher.agent.watch import Hub
-from launcher.host.clock import Clock
 from launcher.hypervisor.port import Hypervisor
+from launcher.migration.clock import Clock
 from launcher.plan.paths import kept_paths
 from launcher.spec.model import VirtualMachineInstance
 

@@ -178,6 +178,7 @@ def prepare_request(wire: peer_pb2.PrepareMigrationRequest) -> PrepareRequest:
         disks=tuple(SharedDisk(path=disk.path, bytes=disk.bytes) for disk in wire.disks),
         copied_bytes=wire.copied_bytes,
         migration_id=wire.migration_id,
+        notice=wire.notice,
     )
 
 

@@ -1,21 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock: a monotonic one for durations and UTC for records. Pass it in; tests pass their own."""
+"""The machine's clocks: a monotonic one for durations and UTC for records. What needs one has it passed in
+(``migration.clock.Clock``); tests pass their own."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
-
-
-class Clock(Protocol):
-    """What the rest of launcher needs of time."""
-
-    def monotonic(self) -> float:
-        """Seconds from an unknown start; never steps. For every duration and deadline."""
-
-    def now(self) -> str:
-        """The time of day, RFC 3339, UTC, whole seconds: ``2026-03-01T12:00:00Z``. For records only."""
 
 
 class SystemClock:

@@ -86,6 +86,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float = 0.0
     disks: tuple[SharedDisk, ...] = ()
     copied_bytes: int = 0
+    notice: str = ""
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

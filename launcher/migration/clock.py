@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a migration: a clock that never steps, for durations, and the time of day for people.
+"""What migrations and the agent need of time: a clock that never steps, and the time of day for people.
 
-Only the port: the agent hands in the clocks of the machine.
+Only the port: the clocks of the machine (``host.clock``) are handed in.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     stream will be encrypted; ``deadline_s`` is how long the migration may take (0: unknown),
     ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied,
     ``copied_bytes`` what those that are take on the source now. ``migration_id`` is what both ends call the
-    migration when they share no control plane.
+    migration when they share no control plane. ``notice`` is what the source remembers of the guest besides,
+    as JSON text: that its watchdog fired, what its probes said.
     """
 
     attempt: str
@@ -49,6 +50,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     disks: tuple[SharedDisk, ...] = ()
     copied_bytes: int = 0
     migration_id: str = ""
+    notice: str = ""
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

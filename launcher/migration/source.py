@@ -186,6 +186,7 @@ class SourceMigration:
             disks=self._material.disks,
             copied_bytes=self._material.copied_bytes,
             migration_id=outgoing.migration_id,
+            notice=self._material.notice,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:

@@ -38,6 +38,7 @@ class PrepareMigrationRequest(_message.Message):
     DISKS_FIELD_NUMBER: _builtins.int
     COPIED_BYTES_FIELD_NUMBER: _builtins.int
     MIGRATION_ID_FIELD_NUMBER: _builtins.int
+    NOTICE_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     source_node: _builtins.str
     vmi: _builtins.str
@@ -59,6 +60,8 @@ class PrepareMigrationRequest(_message.Message):
     """What the copied disks take on the source now."""
     migration_id: _builtins.str
     """What both ends call the migration (spec.sendTo, spec.receive) when they share no control plane. Empty: they do."""
+    notice: _builtins.str
+    """What the source remembers of the guest besides, as JSON: that its watchdog fired, what its probes said."""
     @_builtins.property
     def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SharedDisk]:
         """The disks that are not copied, which the target must find."""
@@ -79,10 +82,11 @@ class PrepareMigrationRequest(_message.Message):
         disks: _abc.Iterable[Global___SharedDisk] | None = ...,
         copied_bytes: _builtins.int = ...,
         migration_id: _builtins.str = ...,
+        notice: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,7 @@ from agent_world import (
     client,
     eventually,
     leftovers,
+    linux,
     migrated,
     migration,
     phase,
@@ -251,10 +252,12 @@ spec:
   volumes: [{name: d, hostDisk: {path: /var/lib/launcher/shared.img, type: Disk, shared: true}}]
 """)
         running(a, "wrong")
+        target.run("sh", "-c", "setsid sleep 30 9<>/var/lib/launcher/shared.img >/dev/null 2>&1 &")
         a.migrations.create(migration("wrong"), target="b")
         end = migrated(a, "move-wrong", timeout_s=20)
         assert "has 5242880 bytes here and 4194304 on the source" in end.report.reason
         assert "has no server-cert.pem" in end.report.reason
+        assert "shared.img is written on this node by sleep (" in end.report.reason
         assert phase(running(a, "wrong")) == "Running"
         own = qemu_folder(Path(target.layout.root.parent / "pki"), "a") / "client-key.pem"
         spare = own.rename(own.with_suffix(".aside"))
@@ -317,6 +320,29 @@ def test_a_target_agent_that_dies_while_it_prepares_is_asked_again(
         assert migrated(a, "again").report.succeeded
     running(b, "tick")
     until_gone(a, "tick")
+
+
+def test_a_guest_that_powers_off_mid_way_is_not_started_anywhere(
+    agents: Agents, nodes: Nodes, guest_image: Image
+) -> None:
+    (a, b), (source, target) = agents, nodes
+    a.instances.create(linux(guest_image, "ending"))
+    running(a, "ending")
+    eventually("the guest is up", lambda: ticks(a, "ending"))
+    target.rate(8)
+    try:
+        a.migrations.create(migration("ending", "overtaken"), target="b")
+        with closing(a.migrations.watch("overtaken", namespace="default", timeout_s=60)) as views:
+            assert any(view.progress.iteration for view in views)
+        hmp(source, "ending", "system_powerdown")
+        end = migrated(a, "overtaken", timeout_s=90)
+    finally:
+        target.rate(None)
+    assert not end.report.succeeded
+    assert status(end)["conditions"][0]["reason"] == "guest-ended"
+    eventually("it ended", lambda: phase(a.instances.get("ending", namespace="default")) == "Succeeded")
+    assert b.instances.list() == []
+    assert leftovers(target) == []
 
 
 def test_a_guest_that_is_killed_mid_way_is_reported_on_both_nodes(

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from launcher.agent.conditions import conditions
+from launcher.agent.incoming import notice_of
 from launcher.agent.lifecycle import judge
 from launcher.agent.records import Firings, InstanceRecord, Notice
 from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.migration.peer import PrepareRequest
 from launcher.spec.codec import dec_hook, enc_hook
 
 MakeRecord = Callable[..., InstanceRecord]
@@ -64,3 +66,15 @@ def test_it_outlives_the_agent(make_record: MakeRecord) -> None:
     record = make_record(notice=Notice(panicked=True, watchdog=RESET))
     text = msgspec.json.encode(record, enc_hook=enc_hook)
     assert msgspec.json.decode(text, type=InstanceRecord, dec_hook=dec_hook).notice == record.notice
+
+
+def test_what_is_remembered_of_a_guest_goes_along_with_it() -> None:
+    notice = Notice(watchdog=Firings(count=2, action="reset", at="2026-01-01T00:00:00Z"), ready=True)
+    request = PrepareRequest(
+        attempt="a", source_node="b", vmi="{}", domain_xml="", notice=msgspec.json.encode(notice).decode()
+    )
+    assert notice_of(request) == notice
+    older = PrepareRequest(attempt="a", source_node="b", vmi="{}", domain_xml="")
+    assert notice_of(older) == Notice()
+    newer = msgspec.structs.replace(request, notice='{"watchdog": "in another form"}')
+    assert notice_of(newer) == Notice()

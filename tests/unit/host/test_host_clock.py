@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from launcher.host.clock import Clock, SystemClock, rfc3339
+from launcher.host.clock import SystemClock, rfc3339
+from launcher.migration.clock import Clock
 
 
 def test_the_systems_clock() -> None:
