@@ -31,7 +31,8 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One snapshot or backup of the instance ``uid``.
 
     ``directory`` holds its files. ``own``: we made it and remove it with the copy; else it is the user's, and
-    only the files of a copy that failed are removed. ``indications`` tell how quiet the guest was, in
+    only the files of a copy that failed are removed. ``destination`` is the utility volume that it is
+    written to, if it is to one. ``indications`` tell how quiet the guest was, in
     KubeVirt's words. ``checkpoint`` is the moment of the copy, from which a later one can go on;
     ``incremental`` the one that this copy goes on from.
     ``processed`` and ``total`` are bytes. ``deadline_s`` is how long the job may take.
@@ -47,6 +48,7 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: BackupJob
     volumes: tuple[CopiedVolume, ...]
     directory: str
+    destination: str = ""
     own: bool = False
     deadline_s: int = 0
     phase: CopyPhase = "Pending"

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import Final
 
+from msgspec.structs import replace
+
 from launcher.agent.backup_records import ENDED, CheckpointRecord, CopiedVolume, CopyRecord
 from launcher.agent.port import BackupRequest
 from launcher.agent.records import InstanceRecord
+from launcher.agent.utility_volumes import destination
 from launcher.domain.backup import BackupJob, BackupServer, CopiedDisk
 from launcher.errors import Conflict, InvalidRequest, Violation, WrongPhase
 from launcher.plan.devices.model import DiskPlan
@@ -120,6 +123,21 @@ def tracked_disks(record: InstanceRecord, volumes: Iterable[str]) -> tuple[DiskP
     return tuple(tracked[name] for name in names or tracked)
 
 
+def directed(record: InstanceRecord, request: BackupRequest) -> BackupRequest:
+    """``request`` with the directory of the utility volume that it names, if it does.
+
+    Raises:
+        InvalidRequest: there is none of that name or for backups, or it names a directory, too.
+    """
+    name = request.destination
+    if not name:
+        return request
+    if request.directory or request.mode != "push":
+        raise _bad("destination", name, "only a pushed backup has a destination: a directory or a volume")
+    claim = destination(record, name, "Backup", field="destination").claim_name
+    return replace(request, directory=record.allocations.claims[claim].path)
+
+
 def backup_record(
     record: InstanceRecord,
     disks: tuple[DiskPlan, ...],
@@ -172,6 +190,7 @@ def backup_record(
             for disk, copy in zip(disks, copied, strict=True)
         ),
         directory=folder,
+        destination=request.destination,
         own=not pull,
         deadline_s=request.deadline_s or BACKUP_DEADLINE_S,
         checkpoint=f"{name}-{stamp}",

@@ -24,6 +24,7 @@ from launcher.agent.machine import Machine, Services
 from launcher.agent.quiesce import ONLINE, Quiesce
 from launcher.agent.records import DomainJob, InstanceRecord
 from launcher.agent.supervisor import Supervisor
+from launcher.agent.utility_volumes import require_present
 from launcher.domain.backup import backup_xml, checkpoint_xml
 from launcher.errors import (
     AlreadyExists,
@@ -390,11 +391,12 @@ class CopyRuns:
 
 
 def claimed_for(record: InstanceRecord, job: DomainJob) -> InstanceRecord:
-    """The record with ``job``; raises Conflict when the domain is busy or migrates."""
+    """The record with ``job``; raises Conflict when the domain is busy or migrates, or a volume left."""
     if record.outgoing:
         raise Conflict(f"{record.key} migrates", hint="wait for the migration, or cancel it")
     if record.job is not None:
         raise Conflict(f"{record.key} is busy with its {record.job}", hint="wait for it")
+    require_present(record, job.volume)
     return replace(record, job=job)
 
 
@@ -411,7 +413,7 @@ def _remove(copy: CopyRecord) -> None:
 
 
 def _job(copy: CopyRecord) -> DomainJob:
-    return DomainJob(kind=copy.kind, name=copy.name)
+    return DomainJob(kind=copy.kind, name=copy.name, volume=copy.destination)
 
 
 def _job_key(job: DomainJob) -> tuple[str, str]:

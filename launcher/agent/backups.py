@@ -126,6 +126,7 @@ class Backups:
         created = self._services.clock.now()
         name = rules.copy_name(request.name, vmi, created)
         self._require_new(BACKUP, namespace, vmi, name)
+        request = rules.directed(machine.record, request)
         disks = rules.tracked_disks(machine.record, request.volumes)
         paths = instance_paths(self._plan_settings, machine.record.uid)
         copy = rules.backup_record(machine.record, disks, request, name=name, created=created, paths=paths)
@@ -178,10 +179,10 @@ class Backups:
         await self._checkpoints.delete(machine.record.uid, name)
 
     async def dump_memory(
-        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None, volume: str = ""
     ) -> VirtualMachineInstance:
         """See ``BackupPort``."""
-        await self._dumps.begin(namespace, vmi, claim, binding)
+        await self._dumps.begin(namespace, vmi, claim, binding, volume=volume)
         return await self._instances.get(namespace, vmi)
 
     async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:

@@ -11,6 +11,7 @@ from launcher.agent.growth import DiskSize, growing
 from launcher.agent.io_errors import NO_SPACE, Trouble
 from launcher.agent.records import InstanceRecord
 from launcher.agent.resources import Resources
+from launcher.agent.utility_volumes import Folder, FolderState, folders
 from launcher.domain.read import DomainView
 from launcher.errors import HypervisorUnavailable, LauncherError
 from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
@@ -51,7 +52,9 @@ class DiskWatch:
         self._measuring = _OneAtATime[tuple[DiskSize, ...]]()
         self._probing = _OneAtATime[tuple[Trouble, ...]]()
         self.sizes: tuple[DiskSize, ...] = ()
+        self._looking = _OneAtATime[tuple[FolderState, ...]]()
         self.troubles: tuple[Trouble, ...] = ()
+        self.folders: tuple[FolderState, ...] = ()
 
     def forget(self, name: str) -> None:
         """Ask libvirt again how large the guest sees the disk."""
@@ -65,6 +68,8 @@ class DiskWatch:
         Raises:
             HypervisorUnavailable: there is no connection to libvirt.
         """
+        if observed is not None and not record.incoming:
+            self.folders = await self._look_at(folders(record))
         if observed is None or record.incoming or record.outgoing:
             self._guest.clear()
             self.sizes, self.troubles = (), ()
@@ -78,6 +83,14 @@ class DiskWatch:
             raise
         except (LauncherError, TimeoutError):
             return  # What is wrong shows when the guest uses it, and at the next look.
+
+    async def _look_at(self, wanted: tuple[Folder, ...]) -> tuple[FolderState, ...]:
+        if not wanted:
+            return ()
+        found = await self._looking.run(self._resources.folder_states(wanted))
+        if found is not None:
+            return found
+        return tuple(FolderState(folder=f, message=f"{f.path}: {_SILENT}") for f in wanted)
 
     async def _measure(self, record: InstanceRecord, live: DomainView | None) -> tuple[DiskSize, ...]:
         found, uuid = [], record.plan.identity.uuid

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from launcher.agent.growth import DiskSize
 from launcher.agent.io_errors import Trouble
 from launcher.agent.records import InstanceRecord
+from launcher.agent.utility_volumes import FolderState
 from launcher.domain.devices.memory import NAME
 from launcher.domain.read import DomainView, MemoryDeviceView
 from launcher.plan.context import guest_memory, vcpu_topology
@@ -83,7 +84,7 @@ class Hardware:
     """The domain as libvirt describes it (None: not known, or not looked at), and attempts to change it.
 
     ``disks`` are attempts by what ``disk_of`` and ``growth_of`` call them, ``sizes`` and ``troubles`` what
-    was seen of the volumes.
+    was seen of the volumes, ``folders`` those of utility volumes.
     """
 
     live: DomainView | None = None
@@ -93,6 +94,7 @@ class Hardware:
     disks: Mapping[str, Attempts] = field(default_factory=dict)
     sizes: tuple[DiskSize, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    folders: tuple[FolderState, ...] = ()
 
     def of_disk(self, kind: str) -> Attempts:
         """Attempts at what ``disk_of`` or ``growth_of`` call ``kind``."""

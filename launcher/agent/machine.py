@@ -95,7 +95,8 @@ class Machine:
     def hardware(self) -> Hardware:
         """What the domain had when it was looked at last, where that may change while it runs."""
         seen = self._plugging.seen(self._live)
-        return dataclasses.replace(seen, sizes=self._disks.sizes, troubles=self._disks.troubles)
+        disks = self._disks
+        return dataclasses.replace(seen, sizes=disks.sizes, troubles=disks.troubles, folders=disks.folders)
 
     @property
     def sockets_given_up(self) -> int | None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from launcher.agent.backup_rules import compact
 from launcher.agent.port import ClaimBinding
 from launcher.agent.records import DomainJob, InstanceRecord, MemoryDump
+from launcher.agent.utility_volumes import destination, sole_for_dumps
 from launcher.errors import Conflict, InvalidRequest, Violation
 from launcher.plan.context import guest_memory
 from launcher.plan.volumes import IMAGE_SUFFIXES
@@ -26,16 +27,21 @@ MIN_DEADLINE_S: Final = 60.0
 IN_PROGRESS: Final = "MemoryDumpInProgress"
 
 
-def new_dump(record: InstanceRecord, claim: str, binding: ClaimBinding | None, *, now: str) -> MemoryDump:
-    """The dump that begins now: into ``claim`` or, when that is empty, the claim of the memoryDump volume.
+def new_dump(
+    record: InstanceRecord, claim: str, binding: ClaimBinding | None, *, now: str, volume: str = ""
+) -> MemoryDump:
+    """The dump that begins now: into the utility volume ``volume``, or into ``claim``.
+
+    When both are empty, into the claim of the memoryDump volume, or the only utility volume for dumps.
 
     Raises:
-        InvalidRequest: no claim is named or bound to a directory here.
+        InvalidRequest: no claim is named or bound to a directory here, or the volume is not for dumps.
     """
-    volume = next((v for v in record.defaulted.spec.volumes if v.memory_dump is not None), None)
-    wanted = claim or (volume.memory_dump.claim_name if volume is not None and volume.memory_dump else "")
+    if volume and (claim or binding is not None):
+        raise _invalid("volume", volume, "name a utility volume or a claim, not both")
+    named, wanted = _place(record, claim, volume)
     if not wanted:
-        raise _invalid("claim", "", "required: the instance has no memoryDump volume")
+        raise _invalid("claim", "", "required: the instance has no volume for memory dumps")
     place = record.allocations.claims.get(wanted)
     path, block = (place.path, place.block) if place is not None else ("", False)
     if binding is not None:
@@ -44,7 +50,6 @@ def new_dump(record: InstanceRecord, claim: str, binding: ClaimBinding | None, *
         raise _invalid("binding.path", path, f"claim {wanted} must be bound to an absolute path of this node")
     if block or path.endswith(IMAGE_SUFFIXES):
         raise _invalid("claim", wanted, f"claim {wanted} is a disk; a dump needs a directory")
-    named = volume.name if volume is not None and _claim(volume.memory_dump) == wanted else wanted
     stamp = compact(now).removesuffix("Z").replace("T", "-")
     return MemoryDump(
         volume=named,
@@ -66,7 +71,9 @@ def dumping(record: InstanceRecord, dump: MemoryDump) -> InstanceRecord:
         raise Conflict(f"{record.key} migrates", hint="wait for the migration, or cancel it")
     if record.job is not None:
         raise Conflict(f"{record.key} is busy with its {record.job}", hint="wait for it")
-    return replace(record, job=DomainJob(kind="memory dump", name=dump.file), memory_dump=dump)
+    utility = next((v for v in record.defaulted.spec.utility_volumes if v.claim_name == dump.claim), None)
+    job = DomainJob(kind="memory dump", name=dump.file, volume=utility.name if utility is not None else "")
+    return replace(record, job=job, memory_dump=dump)
 
 
 def ended(record: InstanceRecord, dump: MemoryDump, *, why: str, now: str) -> InstanceRecord:
@@ -99,6 +106,24 @@ def dump_statuses(record: InstanceRecord) -> tuple[VolumeStatus, ...]:
     if dump is not None:
         volumes[dump.volume] = dump.claim
     return tuple(_status(name, claim, dump) for name, claim in volumes.items())
+
+
+def _place(record: InstanceRecord, claim: str, volume: str) -> tuple[str, str]:
+    """The name of the volume that a dump goes into, and its claim (empty: there is none)."""
+    spec = record.defaulted.spec
+    if volume:
+        return volume, destination(record, volume, "MemoryDump", field="volume").claim_name
+    own = next((v for v in spec.volumes if v.memory_dump is not None), None)
+    if own is not None and own.memory_dump is not None and claim in ("", own.memory_dump.claim_name):
+        if own.memory_dump.read_only:
+            raise _invalid("claim", own.memory_dump.claim_name, f"volume {own.name} is read-only")
+        return own.name, _claim(own.memory_dump)
+    utility = next((v for v in spec.utility_volumes if v.claim_name == claim), None)
+    if not claim:
+        utility = sole_for_dumps(record)
+    if utility is not None:
+        return utility.name, destination(record, utility.name, "MemoryDump", field="claim").claim_name
+    return claim, claim
 
 
 def _status(name: str, claim: str, dump: MemoryDump | None) -> VolumeStatus:

@@ -57,7 +57,9 @@ class MemoryDumps:
                 if dump is not None and dump.phase == rules.IN_PROGRESS:
                     self._spawn(machine, dump, begin=False)
 
-    async def begin(self, namespace: str, name: str, claim: str, binding: ClaimBinding | None) -> None:
+    async def begin(
+        self, namespace: str, name: str, claim: str, binding: ClaimBinding | None, *, volume: str = ""
+    ) -> None:
         """Begin a dump; its end shows in the status.
 
         Raises:
@@ -68,7 +70,7 @@ class MemoryDumps:
         machine = self._instances.find(namespace, name)
         require_running(machine)
         record = machine.record
-        dump = rules.new_dump(record, claim, binding, now=self._services.clock.now())
+        dump = rules.new_dump(record, claim, binding, now=self._services.clock.now(), volume=volume)
         dump = replace(dump, token=secrets.token_hex(8))
         target = Path(dump.directory, dump.file)
         await asyncio.to_thread(copies.require_directory, target.parent, files=(target,))

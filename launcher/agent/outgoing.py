@@ -20,6 +20,7 @@ from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
 from launcher.agent.recordings import Recordings, header_of
 from launcher.agent.records import InstanceRecord
+from launcher.agent.release import released
 from launcher.agent.reminder import remind
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
@@ -201,15 +202,7 @@ class OutgoingRuns:
         if entry is None or entry.attempt.phase.final or entry.attempt.phase is Phase.RUNNING:
             return
         reason = f"bug in launcher: {type(error).__name__}: {error}"
-        failed = Transition(phase=Phase.FAILED, at=self._services.clock.now())
-        attempt = msgspec.structs.replace(
-            entry.attempt,
-            phase=Phase.FAILED,
-            cause=Cause.SOURCE_UNABLE,
-            reason=reason,
-            transitions=(*entry.attempt.transitions, failed),
-            report=MigrationReport(succeeded=False, reason=reason),
-        )
+        attempt = _failed(entry.attempt, Cause.SOURCE_UNABLE, reason, at=self._services.clock.now())
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
     async def _run(self, key: str) -> None:
@@ -228,9 +221,17 @@ class OutgoingRuns:
         at_once = self._at_once[key] = asyncio.Event()
         if entry.attempt.cancel or entry.attempt.phase not in (Phase.PENDING, Phase.PREPARING_TARGET):
             at_once.set()  # A job that runs already is watched, whoever else waits.
-        async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
+        within_s = float(entry.attempt.outgoing.options.utility_volumes_timeout_s)
+        held = await released(machine, within_s=within_s, at_once=at_once)
+        if held:
             del self._at_once[key]
-            attempt = await self._carry(self._entries[key], machine)
+            now = self._services.clock.now()
+            attempt = _failed(self._entries[key].attempt, Cause.UTILITY_VOLUMES, held, at=now)
+            await self.note(key, machine, attempt)
+        else:
+            async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
+                del self._at_once[key]
+                attempt = await self._carry(self._entries[key], machine)
         for _ in range(CONFIRM_TRIES):
             if _ended(attempt):
                 break
@@ -386,6 +387,18 @@ def _before_the_end(entry: OutgoingEntry) -> OutgoingEntry:
     phase = transitions[-1].phase if transitions else Phase.PENDING
     attempt = msgspec.structs.replace(entry.attempt, phase=phase, transitions=transitions, report=None)
     return msgspec.structs.replace(entry, attempt=attempt)
+
+
+def _failed(attempt: AttemptRecord, cause: Cause, reason: str, *, at: str) -> AttemptRecord:
+    """The record of an attempt that fails before its engine did anything."""
+    return msgspec.structs.replace(
+        attempt,
+        phase=Phase.FAILED,
+        cause=cause,
+        reason=reason,
+        transitions=(*attempt.transitions, Transition(phase=Phase.FAILED, at=at)),
+        report=MigrationReport(succeeded=False, reason=reason),
+    )
 
 
 def _ended(attempt: AttemptRecord) -> bool:

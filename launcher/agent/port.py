@@ -165,13 +165,14 @@ class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup to begin. ``directory`` is where a pushed one goes; ``listen`` (ADDRESS:PORT, with TLS) where
-    one is pulled from, else a unix socket. ``incremental`` names a checkpoint; no ``volumes``: all tracked
-    ones. ``deadline_s`` 0: the default."""
+    """A backup to begin. ``directory``, or that of the utility volume ``destination``, is where a pushed one
+    goes; ``listen`` (ADDRESS:PORT, with TLS) where one is pulled from, else a unix socket. ``incremental``
+    names a checkpoint; no ``volumes``: all tracked ones. ``deadline_s`` 0: the default."""
 
     name: str = ""
     mode: str = "push"
     directory: str = ""
+    destination: str = ""
     listen: str = ""
     incremental: str = ""
     volumes: tuple[str, ...] = ()
@@ -246,9 +247,9 @@ class BackupPort(Protocol):
     async def list_checkpoints(self, namespace: str | None, vmi: str) -> tuple[CheckpointView, ...]: ...
     async def delete_checkpoint(self, namespace: str, vmi: str, name: str) -> None: ...
     async def dump_memory(
-        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None, volume: str = ""
     ) -> VirtualMachineInstance:
-        """Begin to dump the guest's memory into a claim; status.volumeStatus tells how it ends."""
+        """Begin to dump the guest's memory into a claim or utility volume; volumeStatus tells how it ends."""
 
     async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:
         """Show the last dump no more; its file stays."""

@@ -35,6 +35,8 @@ IO_RESUME_MAX_S = 180.0
 """Back-off between attempts to resume a guest that an I/O error paused (10 s to 3 min, as KubeVirt)."""
 IO_PROBE_S = 5.0
 """Between two looks whether storage that is seen to be broken, or full, is well again."""
+FOLDER_PROBE_S = 10.0
+"""Between two looks at the directory of a utility volume that is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
         if attempts.wait_s <= 0:
             return Decision((step,))
         waits.append(attempts.wait_s)
+    if any(state.message for state in hardware.folders):
+        waits.append(FOLDER_PROBE_S)
     return Decision(look_again_s=min(waits, default=None))
 
 

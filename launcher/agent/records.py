@@ -69,11 +69,15 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     credentials: Delivery | None = None
 
 
-class DomainJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the domain is busy with; QEMU does one such thing at a time, and no migration beside it."""
+class DomainJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the domain is busy with; QEMU does one such thing at a time, and no migration beside it.
+
+    ``volume`` is the utility volume that it writes to; empty: none.
+    """
 
     kind: Literal["snapshot", "backup", "memory dump"]
     name: str
+    volume: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"

@@ -15,6 +15,7 @@ from launcher.agent.memory_dump_rules import dump_statuses
 from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
 from launcher.agent.sighting import NOTHING, Sighting, interfaces
+from launcher.agent.utility_volumes import utility_statuses
 from launcher.agent.volume_status import volume_status
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord
@@ -26,6 +27,7 @@ from launcher.spec.model import (
     VirtualMachineInstance,
     VirtualMachineInstancePhaseTransitionTimestamp,
     VirtualMachineInstanceStatus,
+    VolumeStatus,
 )
 from launcher.spec.quantity import Quantity
 
@@ -71,10 +73,7 @@ def show(
             for t in record.transitions
         ),
         interfaces=interfaces(record, hardware.live, seen),
-        volume_status=(
-            *volume_status(record, hardware),
-            *dump_statuses(record),
-        ),
+        volume_status=_volumes(record, hardware),
         migration_state=record.migration_state,
         evacuation_node_name=node if record.evacuating and not record.moved_to else None,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
@@ -87,6 +86,17 @@ def show(
         fs_freeze_status="frozen" if record.frozen is not None else None,
     )
     return msgspec.structs.replace(record.defaulted, metadata=record.manifest.metadata, status=status)
+
+
+def _volumes(record: InstanceRecord, hardware: Hardware) -> tuple[VolumeStatus, ...]:
+    """Disks, dumps, and utility volumes that no dump is shown for."""
+    dumps = dump_statuses(record)
+    dumped = frozenset(status.name for status in dumps)
+    return (
+        *volume_status(record, hardware),
+        *dumps,
+        *utility_statuses(record, hardware.folders, but=dumped),
+    )
 
 
 def qos_class(vmi: VirtualMachineInstance) -> Literal["BestEffort", "Burstable", "Guaranteed"]:

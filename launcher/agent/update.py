@@ -2,8 +2,8 @@
 """A changed manifest for an instance that runs: what may change, and the record after it. Pure.
 
 The number of sockets and the guest's memory may, within the room the domain was started with; its interfaces,
-see ``update_interfaces``, and its volumes, see ``update_volumes``. What is asked for goes into the record;
-``hotplug``, ``nics`` and ``disks`` say how the domain gets there.
+see ``update_interfaces``, and its volumes, see ``update_volumes`` and ``utility_volumes``. What is asked for
+goes into the record; ``hotplug``, ``nics`` and ``disks`` say how the domain gets there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from launcher.agent import update_volumes
+from launcher.agent import update_volumes, utility_volumes
 from launcher.agent.allocate import cells_of
 from launcher.agent.changes import differences, meet
 from launcher.agent.draft import Site
@@ -90,10 +90,12 @@ def updated(
     disks, volumes = full.spec.domain.devices.disks, full.spec.volumes
     after = with_interfaces(_changed(record, old, wanted), interfaces, networks)
     after = update_volumes.with_disks(after, disks, volumes)
+    after = utility_volumes.with_utilities(after, full.spec.utility_volumes)
     found = [*_forbidden(record, asked, full, after), *_sockets(record, wanted, lowest_sockets)]
     found += _memory(record, wanted)
     found += interface_violations(old, full)
     found += update_volumes.volume_violations(record, full)
+    found += utility_volumes.utility_violations(record, full)
     if found:
         raise InvalidSpec(found)
     misplaced = list(update_volumes.claim_violations(record, beside))
@@ -102,15 +104,19 @@ def updated(
     told = update_volumes.with_companions(record, beside)
     if after == old and told == record:
         return record
-    _require_settled(record)
+    utility_volumes.require_unused(record, after)
+    _require_settled(record, migrating=told == record and utility_volumes.only_leave(old, after))
     manifest = _changed(record, record.manifest, wanted)
     if interfaces != old.spec.domain.devices.interfaces or networks != old.spec.networks:
         manifest = with_interfaces(manifest, asked.spec.domain.devices.interfaces, asked.spec.networks)
     if disks != old.spec.domain.devices.disks or volumes != old.spec.volumes:
         manifest = update_volumes.with_disks(manifest, asked.spec.domain.devices.disks, asked.spec.volumes)
-    violations = check(manifest, settings=site.defaults)
+    if full.spec.utility_volumes != old.spec.utility_volumes:
+        manifest = utility_volumes.with_utilities(manifest, asked.spec.utility_volumes)
+    violations = check(manifest, settings=site.defaults, creating=False)
     if violations:
         raise InvalidSpec(violations)
+    utility_volumes.require_directories(replace(told, defaulted=after))
     planned = _planned(replace(told, manifest=manifest, defaulted=after), record, site)
     planned = with_planned_interfaces(planned, record, site)
     return update_volumes.with_planned_volumes(planned, record, site)
@@ -133,11 +139,12 @@ def _require_same(record: InstanceRecord, asked: VirtualMachineInstance) -> None
         )
 
 
-def _require_settled(record: InstanceRecord) -> None:
+def _require_settled(record: InstanceRecord, *, migrating: bool) -> None:
+    """Check that the guest runs here; ``migrating``: it may be on its way to leave."""
     if record.phase != "Running" or record.desired == "deleted":
         state = "being deleted" if record.desired == "deleted" else record.phase
         raise WrongPhase(f"{record.key} cannot be changed: it is {state}, it must be Running")
-    if record.outgoing:
+    if record.outgoing and not migrating:
         raise WrongPhase(
             f"{record.key} cannot be changed while it migrates", hint="wait for the migration, or cancel it"
         )
@@ -170,6 +177,7 @@ def _forbidden(
             path in (SOCKETS, GUEST)
             or judged(path)
             or update_volumes.judged(path)
+            or utility_volumes.judged(path)
             or not any(meet(path, other) for other in written)
         ):
             continue

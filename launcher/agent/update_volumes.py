@@ -117,8 +117,9 @@ def with_companions(record: InstanceRecord, beside: Companions) -> InstanceRecor
 
 
 def claim_violations(record: InstanceRecord, beside: Companions) -> Iterator[Violation]:
-    """A claim that the guest uses stays where it is; it may become larger."""
-    used = {claim_name(volume) for volume in record.defaulted.spec.volumes}
+    """A claim that is in use stays where it is; it may become larger."""
+    spec = record.defaulted.spec
+    used = {claim_name(volume) for volume in spec.volumes} | {v.claim_name for v in spec.utility_volumes}
     for claim in beside.claims:
         was = record.allocations.claims.get(claim.claim)
         if was is not None and claim.claim in used:
@@ -126,7 +127,7 @@ def claim_violations(record: InstanceRecord, beside: Companions) -> Iterator[Vio
             if moved:
                 field = f"companions.claims[{claim.claim}]"
                 yield _violation(
-                    field, claim.path, f"the guest uses it, at {was.path}: only its capacity may change"
+                    field, claim.path, f"it is in use, at {was.path}: only its capacity may change"
                 )
 
 

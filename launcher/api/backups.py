@@ -73,6 +73,7 @@ class Backups(BackupServiceServicer):
             name=request.backup,
             mode=request.mode or "push",
             directory=request.directory,
+            destination=request.destination,
             listen=request.listen,
             incremental=request.incremental,
             volumes=tuple(request.volumes),
@@ -114,7 +115,9 @@ class Backups(BackupServiceServicer):
     async def DumpMemory(self, request: pb.DumpMemoryRequest, context: Context) -> pb.DumpMemoryResponse:
         """Begin a dump of a guest's memory."""
         binding = convert.claim_binding(request.binding) if request.HasField("binding") else None
-        vmi = await self._backups.dump_memory(*convert.key(request), claim=request.claim, binding=binding)
+        vmi = await self._backups.dump_memory(
+            *convert.key(request), claim=request.claim, binding=binding, volume=request.volume
+        )
         return pb.DumpMemoryResponse(instance=convert.struct(vmi))
 
     async def ForgetMemoryDump(

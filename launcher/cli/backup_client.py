@@ -72,6 +72,7 @@ class Backups:
         backup: str = "",
         mode: str = "push",
         directory: str = "",
+        destination: str = "",
         listen: str = "",
         incremental: str = "",
         volumes: Sequence[str] = (),
@@ -86,6 +87,7 @@ class Backups:
             backup=backup,
             mode=mode,
             directory=directory,
+            destination=destination,
             listen=listen,
             incremental=incremental,
             volumes=volumes,
@@ -115,10 +117,18 @@ class Backups:
         self._transport.call(self._stub.DeleteCheckpoint, request)
 
     def dump_memory(
-        self, name: str, *, claim: str = "", binding: ClaimBinding | None = None, namespace: str = ""
+        self,
+        name: str,
+        *,
+        claim: str = "",
+        binding: ClaimBinding | None = None,
+        volume: str = "",
+        namespace: str = "",
     ) -> dict[str, Any]:
         """Begin a dump of the guest's memory; the instance's status tells how it ends."""
-        request = pb.DumpMemoryRequest(namespace=namespace, name=name, claim=claim, binding=binding)
+        request = pb.DumpMemoryRequest(
+            namespace=namespace, name=name, claim=claim, binding=binding, volume=volume
+        )
         return to_plain(self._transport.call(self._stub.DumpMemory, request).instance)
 
     def forget_memory_dump(self, name: str, *, namespace: str = "") -> dict[str, Any]:

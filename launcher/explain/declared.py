@@ -143,7 +143,11 @@ INSTANCE: tuple[Declaration, ...] = (
         _CREDENTIALS,
         "set by the guest agent whenever it connects",
     ),
-    _not_yet("spec.utilityVolumes", "refused when an instance is created; nothing uses them afterwards yet"),
+    _enforced(
+        "spec.utilityVolumes",
+        "launcher.agent.utility_volumes",
+        "directories for dumps and backups; they come and go while the guest runs, never at creation",
+    ),
     _not_here("spec.networks[].multus.default", "there is no pod whose first network it could take"),
     _enforced(
         "spec.networks[].multus.networkName",
@@ -198,7 +202,9 @@ INSTANCE: tuple[Declaration, ...] = (
     _enforced("spec.volumes[].persistentVolumeClaim.hotpluggable", "launcher.agent.update_volumes", _UNPLUG),
     _enforced("spec.volumes[].memoryDump.claimName", _DUMPS, "where launcherctl memory-dump puts a dump"),
     _not_yet("spec.volumes[].memoryDump.hotpluggable", "a dump needs no volume to be plugged"),
-    _not_yet("spec.volumes[].memoryDump.readOnly", "a claim is read only by its users, not by dumps"),
+    _enforced(
+        "spec.volumes[].memoryDump.readOnly", _DUMPS, "a dump into a claim that is only read is refused"
+    ),
 )
 
 MIGRATION: tuple[Declaration, ...] = (

@@ -27,6 +27,8 @@ class Cause(StrEnum):
     """libvirt or QEMU gave up; its words are in the sentence."""
     INTERRUPTED = "interrupted"
     """libvirtd or the agent restarted and the job was gone."""
+    UTILITY_VOLUMES = "utility-volumes"
+    """The instance still had utility volumes when utilityVolumesTimeout was over."""
     GUEST_ENDED = "guest-ended"
     POST_COPY_FAILED = "post-copy-failed"
     """Both halves are kept; neither side alone has the whole guest."""

@@ -366,10 +366,13 @@ class DumpMemoryRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
     BINDING_FIELD_NUMBER: _builtins.int
+    VOLUME_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     claim: _builtins.str
-    """Empty: that of the instance's memoryDump volume."""
+    """Empty: that of the instance's memoryDump volume, or of its only utility volume of type MemoryDump."""
+    volume: _builtins.str
+    """Instead of a claim: a utility volume of the instance."""
     @_builtins.property
     def binding(self) -> _types_pb2.ClaimBinding:
         """Where the claim lies on this node, unless that came with the instance."""
@@ -381,10 +384,11 @@ class DumpMemoryRequest(_message.Message):
         name: _builtins.str = ...,
         claim: _builtins.str = ...,
         binding: _types_pb2.ClaimBinding | None = ...,
+        volume: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "claim", b"claim", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "claim", b"claim", "name", b"name", "namespace", b"namespace", "volume", b"volume"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,6 +470,7 @@ class BeginBackupRequest(_message.Message):
     VOLUMES_FIELD_NUMBER: _builtins.int
     SKIP_QUIESCE_FIELD_NUMBER: _builtins.int
     DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
+    DESTINATION_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     backup: _builtins.str
@@ -482,6 +487,8 @@ class BeginBackupRequest(_message.Message):
     """Do not freeze the guest's file systems."""
     deadline_seconds: _builtins.int
     """The job is aborted after that long; 0: a day."""
+    destination: _builtins.str
+    """Instead of a directory: the utility volume of the instance that a pushed backup goes to."""
     @_builtins.property
     def volumes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these volumes; none: all that are tracked."""
@@ -499,10 +506,11 @@ class BeginBackupRequest(_message.Message):
         volumes: _abc.Iterable[_builtins.str] | None = ...,
         skip_quiesce: _builtins.bool = ...,
         deadline_seconds: _builtins.int = ...,
+        destination: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup", "deadline_seconds", b"deadline_seconds", "directory", b"directory", "incremental", b"incremental", "listen", b"listen", "mode", b"mode", "name", b"name", "namespace", b"namespace", "skip_quiesce", b"skip_quiesce", "volumes", b"volumes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup", "deadline_seconds", b"deadline_seconds", "destination", b"destination", "directory", b"directory", "incremental", b"incremental", "listen", b"listen", "mode", b"mode", "name", b"name", "namespace", b"namespace", "skip_quiesce", b"skip_quiesce", "volumes", b"volumes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -107,10 +107,10 @@ class StandInBackups:
         self.copies = [c for c in self.copies if c.checkpoint != name]
 
     async def dump_memory(
-        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None
+        self, namespace: str, vmi: str, *, claim: str, binding: ClaimBinding | None, volume: str = ""
     ) -> VirtualMachineInstance:
         path = binding.path if binding is not None else ""
-        self.dumps.append((namespace, vmi, claim, path))
+        self.dumps.append((namespace, vmi, claim or volume, path))
         return self._dumped(namespace, vmi, claim)
 
     async def forget_memory_dump(self, namespace: str, vmi: str) -> VirtualMachineInstance:

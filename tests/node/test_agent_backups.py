@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from agent_world import client, eventually, leftovers, running
+from agent_world import client, eventually, leftovers, running, until
 from backup_world import MIB, block, disks_guest, raw_content, write
 from feature_guests import Object, shell
 from storage_world import files, inside, remove_all
@@ -23,6 +23,7 @@ from launcher.lab.lab import Lab
 from launcher.lab.layout import SHARED_MOUNT
 from launcher.lab.node import Node
 from launcher.v1.backups_pb2 import Copy
+from launcher.v1.types_pb2 import ClaimBinding, Companions
 
 pytestmark = pytest.mark.node
 
@@ -79,6 +80,23 @@ def chained(lab: Lab, copies: list[Copy], volume: str) -> bytes:
     return raw_content(paths[-1], "qcow2")
 
 
+def volumes(vmi: Object) -> dict[str, Object]:
+    return {volume["name"]: volume for volume in vmi["status"].get("volumeStatus", [])}
+
+
+def add_store(agent: Client, node: Node, path: str) -> None:
+    """Add the utility volume ``store`` at ``path``; at first that is on a file system that is only read."""
+    node.run("mount", "-t", "tmpfs", "-o", "ro", "none", path)
+    vmi = agent.instances.get("back")
+    vmi["spec"]["utilityVolumes"] = [{"name": "store", "claimName": "backups", "type": "Backup"}]
+    claims = Companions(claims=[ClaimBinding(claim="backups", path=path)])
+    assert volumes(agent.instances.update(vmi, claims))["store"]["phase"] == "Pending"
+    wrong = until(agent, "back", lambda vmi: "reason" in volumes(vmi)["store"])
+    assert volumes(wrong)["store"]["reason"] == "VolumeNotPermitted"
+    node.run("umount", path)
+    until(agent, "back", lambda vmi: volumes(vmi)["store"]["phase"] == "Ready")
+
+
 def test_full_and_incremental_backups_are_the_disk(
     agent: Client, node: Node, lab: Lab, guest_image: Image
 ) -> None:
@@ -92,9 +110,12 @@ def test_full_and_incremental_backups_are_the_disk(
     assert vmi["status"]["changedBlockTracking"]["state"] == "Enabled"
     assert disk.read_bytes() == before  # what tracks the changes has not touched the image
 
+    add_store(agent, node, inside(target))
+
     def push(name: str, incremental: str = "") -> Copy:
+        folder, volume = (inside(target), "") if incremental else ("", "store")
         copy = agent.backups.begin_backup(
-            "back", backup=name, directory=inside(target), incremental=incremental
+            "back", backup=name, directory=folder, destination=volume, incremental=incremental
         )
         done = agent.backups.wait(copy, timeout_s=60)
         assert done.phase == "Succeeded", done.message
@@ -143,6 +164,9 @@ def test_full_and_incremental_backups_are_the_disk(
     ):
         with pytest.raises(error, match=words):
             agent.backups.begin_backup("back", **{"directory": inside(target), **wrong})  # type: ignore[arg-type]
+    entry = agent.instances.get("back")
+    del entry["spec"]["utilityVolumes"]
+    assert "store" not in volumes(agent.instances.update(entry))
     agent.backups.delete_checkpoint("back", full.checkpoint)
     assert full.checkpoint not in [c.name for c in agent.backups.checkpoints("back")]
     remove_all(agent)

@@ -34,6 +34,7 @@ from launcher.migration.recording import read_recording
 from launcher.migration.rerun import recorded, rerun
 from launcher.rpc.struct import to_plain
 from launcher.v1.migrations_pb2 import Migration
+from launcher.v1.types_pb2 import ClaimBinding, Companions
 
 pytestmark = pytest.mark.node
 Agents = tuple[Client, Client]
@@ -64,7 +65,16 @@ def test_there_and_back_with_a_disk(
     a.instances.create(ticker(bootsector_image))
     before = running(a, "tick")
     eventually("the guest ticks", lambda: ticks(a, "tick"))
+    folder = Companions(claims=[ClaimBinding(claim="backups", path="/tmp")])
+    before["spec"]["utilityVolumes"] = [{"name": "store", "claimName": "backups"}]
+    a.instances.update(before, folder)
     a.migrations.create(migration("tick", "out"), target="b")
+    seen = len(ticks(a, "tick"))
+    eventually("the guest ticks meanwhile", lambda: len(ticks(a, "tick")) >= seen + 2)
+    waiting = to_plain(a.migrations.get("out", namespace="default").object)
+    assert waiting["status"]["phase"] == "Pending"
+    del before["spec"]["utilityVolumes"]
+    a.instances.update(before)  # a migration waits until a dump or backup cannot lose its place
     out = migrated(a, "out")
     assert out.report.succeeded, out.report.reason
     assert out.report.source == "libvirt"

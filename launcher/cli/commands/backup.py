@@ -29,6 +29,7 @@ def backup() -> None:
 @click.option("--name", "backup_name", default="", help="Name of the backup (default: with the time).")
 @click.option("--mode", type=click.Choice(["push", "pull"]), default="push", show_default=True)
 @click.option("--to", "directory", default="", help="Directory of the node that a pushed backup goes to.")
+@click.option("--to-volume", "destination", metavar="NAME", default="", help="Or: the utility volume.")
 @click.option("--listen", default="", help="Serve at ADDRESS:PORT with TLS (default: a unix socket).")
 @click.option("--incremental", metavar="CHECKPOINT", default="", help="Only what changed since then.")
 @click.option("--volume", "volumes", multiple=True, help="Only this volume; may be repeated.")
@@ -40,6 +41,7 @@ def begin(
     backup_name: str,
     mode: str,
     directory: str,
+    destination: str,
     listen: str,
     incremental: str,
     volumes: tuple[str, ...],
@@ -55,6 +57,7 @@ def begin(
             backup=backup_name,
             mode=mode,
             directory=directory,
+            destination=destination,
             listen=listen,
             incremental=incremental,
             volumes=volumes,

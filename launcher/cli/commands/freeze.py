@@ -23,7 +23,10 @@ _UNFREEZE_S = 300
     help="Thaw after so many seconds at the latest; 0: only when asked to.",
 )
 def freeze(name: str, unfreeze_timeout: int) -> None:
-    """Freeze the file systems of the instance NAME by its guest agent, for a copy of them."""
+    """Freeze the file systems of the instance NAME by its guest agent, for a copy of them.
+
+    It runs on, but what writes to a disk waits until unfreeze. To stop its vCPUs, use pause.
+    """
     session = current()
     with session.client() as client:
         client.backups.freeze(name, unfreeze_timeout_s=unfreeze_timeout, namespace=session.namespace)

@@ -35,10 +35,12 @@ def memory_dump() -> None:
     "--claim",
     metavar="NAME[=DIRECTORY]",
     default="",
-    help="The claim, and where it lies unless that is known (default: that of the memoryDump volume).",
+    help="The claim, and where it lies unless that is known (default: that of the memoryDump volume, or "
+    "of the only utility volume of type MemoryDump).",
 )
+@click.option("--volume", metavar="NAME", default="", help="Instead of a claim: a utility volume.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is written.")
-def get(name: str, claim: str, no_wait: bool) -> int:
+def get(name: str, claim: str, volume: str, no_wait: bool) -> int:
     """Dump the memory of the instance NAME. The exit status is 1 if that fails."""
     session = current()
     binding = claim_binding(claim) if "=" in claim else None
@@ -47,6 +49,7 @@ def get(name: str, claim: str, no_wait: bool) -> int:
             name,
             claim=binding.claim if binding is not None else claim,
             binding=binding,
+            volume=volume,
             namespace=session.namespace,
         )
         end = time.monotonic() + _LONGEST_S

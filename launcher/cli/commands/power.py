@@ -13,7 +13,10 @@ from launcher.cli.session import current, namespace_option
 @vmi_arguments
 @namespace_option
 def pause(name: str) -> None:
-    """Freeze the instance NAME; its memory stays."""
+    """Stop the vCPUs of the instance NAME; its memory stays, and it runs on after unpause.
+
+    To hold only its file systems for a copy of its disks, use freeze.
+    """
     session = current()
     with session.client() as client:
         client.instances.pause(name, namespace=session.namespace)

@@ -15,6 +15,7 @@ from launcher.errors import HostUnsupported, TimedOut
 
 if TYPE_CHECKING:
     from launcher.cli.client import Client, Object
+    from launcher.v1.types_pb2 import Companions
 
 _CHANGE = "HotVolumeChange"
 _volume_name = click.option("--volume-name", required=True, metavar="N", help="Name of the volume.")
@@ -40,6 +41,11 @@ _persist = click.option(
 @click.option("--disk", "path", metavar="PATH", help="Instead of a claim: an image file of the node.")
 @click.option("--empty-disk", metavar="SIZE", help="Instead of a claim: an empty disk, such as 1Gi.")
 @click.option("--image", metavar="IMAGE", help="Instead of a claim: a disk out of a container image.")
+@click.option(
+    "--utility",
+    type=click.Choice(["MemoryDump", "Backup", "any"]),
+    help="No disk: a claim that the guest never sees, a directory for memory dumps, backups, or both.",
+)
 @click.option("--disk-type", type=click.Choice(["disk", "lun"]), default="disk", show_default=True)
 @click.option("--bus", type=click.Choice(["scsi", "virtio"]), default="scsi", show_default=True)
 @click.option("--serial", help="Serial number that the guest reads.  [default: the volume's name]")
@@ -55,6 +61,7 @@ def addvolume(
     path: str | None,
     empty_disk: str | None,
     image: str | None,
+    utility: str | None,
     disk_type: str,
     bus: str,
     serial: str | None,
@@ -66,15 +73,18 @@ def addvolume(
 ) -> None:
     """Plug a volume as a new disk into the instance NAME while it runs.
 
-    If the instance has an empty CD-ROM drive of the volume's name, it is put in there. The command returns
+    If the instance has an empty CD-ROM drive of the volume's name, it is put in there. With --utility the
+    guest gets nothing: the claim is a place for its memory dumps and backups. The command returns
     when the change is accepted; status.volumeStatus of the instance tells how far it is.
     """
-    from launcher.v1.types_pb2 import Companions
+    from launcher.v1 import types_pb2
 
     given = [text for text in (claim, path, empty_disk, image) if text is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --claim, --disk, --empty-disk and --image")
-    companions = Companions()
+    if utility is not None and (path or empty_disk or image):
+        raise click.UsageError("a utility volume is a claim: give --claim")
+    companions = types_pb2.Companions()
     if path is not None:
         source: Object = {"hostDisk": {"path": path, "type": "Disk"}}
     elif empty_disk is not None:
@@ -95,6 +105,13 @@ def addvolume(
         disk["shareable"] = True
     session = current()
     with session.client() as client:
+        if utility is not None:
+            entry = {"name": volume_name, "claimName": source["persistentVolumeClaim"]["claimName"]}
+            if utility != "any":
+                entry["type"] = utility
+            _change_utilities(client, name, companions, add=entry, dry_run=dry_run)
+            click.echo(_told(name, f"utility volume {volume_name} added", dry_run=dry_run))
+            return
         options: Object = {"name": volume_name, "volumeSource": source}
         if not _is_drive(client.instances.get(name, namespace=session.namespace), volume_name):
             options["disk"] = disk
@@ -112,11 +129,14 @@ def addvolume(
 def removevolume(name: str, volume_name: str, persist: bool, dry_run: bool, wait: bool) -> None:
     """Unplug a volume that was plugged while the instance NAME ran, or empty the CD-ROM drive of that name.
 
-    What an image file or claim holds stays; an empty disk, and what was written over a container image, is
-    gone.
+    It removes a utility volume, too. What an image file or claim holds stays; an empty disk, and what was
+    written over a container image, is gone.
     """
     session = current()
     with session.client() as client:
+        if _change_utilities(client, name, remove=volume_name, dry_run=dry_run):
+            click.echo(_told(name, f"utility volume {volume_name} removed", dry_run=dry_run))
+            return
         client.volumes.remove(name, volume_name, namespace=session.namespace, dry_run=dry_run)
         _report(client, name, f"volume {volume_name} is being unplugged", dry_run=dry_run, wait=wait)
 
@@ -126,8 +146,33 @@ def _is_drive(vmi: Object, volume: str) -> bool:
     return any(disk["name"] == volume and "cdrom" in disk for disk in disks)
 
 
+def _change_utilities(
+    client: Client,
+    name: str,
+    companions: Companions | None = None,
+    *,
+    add: Object | None = None,
+    remove: str = "",
+    dry_run: bool,
+) -> bool:
+    """Add a utility volume, or remove the one of that name; returns whether there was anything to do."""
+    namespace = current().namespace
+    vmi = client.instances.get(name, namespace=namespace)
+    present = vmi["spec"].get("utilityVolumes", [])
+    wanted = [entry for entry in present if entry["name"] != remove] + ([add] if add is not None else [])
+    if wanted == present:
+        return False
+    vmi["spec"]["utilityVolumes"] = wanted
+    client.instances.update(vmi, companions, namespace=namespace, dry_run=dry_run)
+    return True
+
+
+def _told(name: str, what: str, *, dry_run: bool) -> str:
+    return f"virtualmachineinstance.kubevirt.io/{name}: {what}{' (dry run)' if dry_run else ''}"
+
+
 def _report(client: Client, name: str, what: str, *, dry_run: bool, wait: bool) -> None:
-    click.echo(f"virtualmachineinstance.kubevirt.io/{name}: {what}{' (dry run)' if dry_run else ''}")
+    click.echo(_told(name, what, dry_run=dry_run))
     if wait and not dry_run:
         session = current()
         _until_done(client, name, session.namespace, session.timeout_s)

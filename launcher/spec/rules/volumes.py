@@ -8,12 +8,14 @@ from typing import Final
 
 from launcher.errors import Violation
 from launcher.spec.model import Volume
-from launcher.spec.rules.checks import Found, at_most, dns_label, dns_subdomain, unique
+from launcher.spec.rules.checks import Found, at_most, dns_label, dns_subdomain, one_of, unique
 from launcher.spec.rules.context import Context, Rule
 from launcher.spec.rules.disks import MOST
-from launcher.spec.rules.finding import forbidden, invalid, required
+from launcher.spec.rules.finding import duplicate, forbidden, invalid, required
 
 VOLUMES: Final = "spec.volumes"
+UTILITY_TYPES: Final = ("MemoryDump", "Backup")
+"""KubeVirt's values of ``utilityVolumes[].type``."""
 
 # All sources of a volume, which are its fields but for the name: (field of the model, name in the manifest).
 _SOURCES: Final = tuple(
@@ -96,6 +98,21 @@ def utility_volumes(ctx: Context) -> Iterator[Violation]:
                 f"{path}[{index}].name", volume.name, "is the name of a volume already; must be unique"
             )
         yield from _claim(f"{path}[{index}].claimName", volume.claim_name)
+        yield from one_of(f"{path}[{index}].type", volume.type, UTILITY_TYPES)
+    taken = {claim: at for at, volume in ctx.volumes if (claim := _claim_of(volume))}
+    for index, utility in enumerate(volumes):
+        field = f"{path}[{index}].claimName"
+        first = taken.setdefault(utility.claim_name, field)
+        if utility.claim_name and first != field:
+            yield duplicate(field, utility.claim_name, first)
+
+
+def _claim_of(volume: Volume) -> str:
+    if volume.data_volume is not None:
+        return volume.data_volume.name
+    under = volume.ephemeral.persistent_volume_claim if volume.ephemeral is not None else None
+    source = volume.persistent_volume_claim or volume.memory_dump or under
+    return source.claim_name if source is not None else ""
 
 
 def _claim(field: str, name: str) -> Found:

@@ -61,6 +61,12 @@ def test_a_dump_needs_a_directory(record: InstanceRecord, claim: str, path: str 
         new_dump(record, claim, binding, now=NOW)
 
 
+def test_nothing_is_dumped_into_what_is_only_read(make_record: MakeRecord) -> None:
+    fixed = make_record(MANIFEST.replace("claimName: dumps", "claimName: dumps, readOnly: true"))
+    with pytest.raises(InvalidRequest, match="volume dump is read-only"):
+        new_dump(fixed, "", None, now=NOW)
+
+
 def test_without_a_volume_a_claim_must_be_named(make_record: MakeRecord) -> None:
     with pytest.raises(InvalidRequest, match="required"):
         new_dump(make_record(), "", None, now=NOW)

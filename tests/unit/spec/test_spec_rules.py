@@ -145,8 +145,9 @@ def test_an_instance_that_runs_may_have_utility_volumes() -> None:
     good = vmi(spec("{utilityVolumes: [{name: u, claimName: c}]}"))
     bad = vmi(
         spec(
-            "{volumes: [{name: v, emptyDisk: {capacity: 1Gi}}], "
-            "utilityVolumes: [{name: v, claimName: c}, {name: u, claimName: ''}, {name: u, claimName: c}]}"
+            "{volumes: [{name: v, emptyDisk: {capacity: 1Gi}}, {name: d, dataVolume: {name: data}}], "
+            "utilityVolumes: [{name: v, claimName: c}, {name: u, claimName: ''}, {name: u, claimName: c}, "
+            "{name: w, claimName: data, type: Scratch}]}"
         )
     )
 
@@ -155,6 +156,9 @@ def test_an_instance_that_runs_may_have_utility_volumes() -> None:
         "spec.utilityVolumes[0].name",
         "spec.utilityVolumes[1].claimName",
         "spec.utilityVolumes[2].name",
+        "spec.utilityVolumes[2].claimName",
+        "spec.utilityVolumes[3].claimName",
+        "spec.utilityVolumes[3].type",
     }
 
 
