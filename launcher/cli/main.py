@@ -44,7 +44,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "xml": ("launcher.cli.commands.xml", "xml", "Print the live domain XML of libvirt."),
     "migrate": ("launcher.cli.commands.migrate", "migrate", "Migrate an instance to another node, live."),
     "migrate-cancel": ("launcher.cli.commands.migrate", "migrate_cancel", "Stop a running migration."),
-    "drain": ("launcher.cli.commands.drain", "drain", "Move all instances to other nodes, live."),
     "migrate-recover": (
         "launcher.cli.commands.migrate",
         "migrate_recover",
@@ -55,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "migration_group",
         "Show, plot and replay migrations.",
     ),
+    "drain": ("launcher.cli.commands.drain", "drain", "Move all instances to other nodes, live."),
     "sev": ("launcher.cli.commands.sev", "sev", "Attest a guest whose memory SEV encrypts."),
     "node": ("launcher.cli.commands.node", "node", "Show the node."),
     "validate": ("launcher.cli.commands.validate", "validate", "Check a manifest (needs no agent)."),
