@@ -13,8 +13,9 @@ from launcher.agent.records import InstanceRecord
 from launcher.agent.resources import Resources
 from launcher.agent.utility_volumes import Folder, FolderState, folders
 from launcher.domain.read import DomainView
-from launcher.errors import HypervisorUnavailable, LauncherError
+from launcher.errors import HypervisorUnavailable, LauncherError, StorageError
 from launcher.hypervisor.port import DomainRecord, DomainState, Hypervisor
+from launcher.storage.folders import require_folder
 from launcher.storage.health import fault
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class DiskWatch:
     async def _look_at(self, wanted: tuple[Folder, ...]) -> tuple[FolderState, ...]:
         if not wanted:
             return ()
-        found = await self._looking.run(self._resources.folder_states(wanted))
+        found = await self._looking.run(asyncio.to_thread(_folder_states, wanted))
         if found is not None:
             return found
         return tuple(FolderState(folder=f, message=f"{f.path}: {_SILENT}") for f in wanted)
@@ -124,3 +125,15 @@ class DiskWatch:
             still = await asyncio.to_thread(fault, path, block=block, room=kind == NO_SPACE)
             found.append(Trouble(name=disk.name, path=path, kind=kind, still=still))
         return tuple(found)
+
+
+def _folder_states(wanted: tuple[Folder, ...]) -> tuple[FolderState, ...]:
+    return tuple(map(_folder_state, wanted))
+
+
+def _folder_state(folder: Folder) -> FolderState:
+    try:
+        require_folder(folder.name, folder.path, writes=folder.writes)
+    except StorageError as error:
+        return FolderState(folder=folder, reason=error.problem, message=error.message)
+    return FolderState(folder=folder)

@@ -15,8 +15,6 @@ import msgspec
 from launcher.agent.material import material_of
 from launcher.agent.records import InstanceRecord
 from launcher.agent.store import Store
-from launcher.agent.utility_volumes import Folder, FolderState
-from launcher.errors import StorageError
 from launcher.host.logging import get
 from launcher.plan.devices.model import DevicesPlan, DiskPlan
 from launcher.plan.devices.observed import Observed, with_observations
@@ -24,7 +22,6 @@ from launcher.plan.media.material import Material
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import AnyStep, CreateImage, MakeDirectory
 from launcher.storage.executor import STORAGE_STEPS
-from launcher.storage.folders import require_folder
 from launcher.storage.health import possible_size, take_room
 
 log = get(__name__)
@@ -145,10 +142,6 @@ class Resources:
         """How large a claim is or may be, and whether that is less than is asked for, for want of room."""
         return await asyncio.to_thread(possible_size, path, step=step)
 
-    async def folder_states(self, wanted: tuple[Folder, ...]) -> tuple[FolderState, ...]:
-        """What is seen of the directories of utility volumes at present."""
-        return await asyncio.to_thread(_folder_states, wanted)
-
     async def take_room(self, disk: DiskPlan, size: int) -> None:
         """Take the blocks that the image of a guest that runs is to have."""
         if disk.source is not None:
@@ -198,15 +191,3 @@ class Resources:
                     await self._network.release(step)
             # The record of the journal is the step as it was planned: what was found later is not in it.
             await self._store.journal_remove(step)
-
-
-def _folder_states(wanted: tuple[Folder, ...]) -> tuple[FolderState, ...]:
-    return tuple(map(_folder_state, wanted))
-
-
-def _folder_state(folder: Folder) -> FolderState:
-    try:
-        require_folder(folder.name, folder.path, writes=folder.writes)
-    except StorageError as error:
-        return FolderState(folder=folder, reason=error.problem, message=error.message)
-    return FolderState(folder=folder)
