@@ -47,7 +47,8 @@ from launcher.migration.resolve import RESOLVE_S, Resolver
 
 PREPARE_DEADLINE_S = 20.0
 """The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
-PREPARE_TRIES = 3
+AWAY_S = 30.0
+"""So long a target is asked again whose agent does not answer: it may be restarted, or upgraded."""
 PREPARE_AGAIN_S = 1.0
 READ_DEADLINE_S = 10.0
 BUSY_S = 900.0
@@ -191,19 +192,23 @@ class SourceMigration:
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:
         """The target's answer; a target that is away for a moment is asked again."""
-        for left in reversed(range(PREPARE_TRIES)):
+        gives_up = self._clock.monotonic() + AWAY_S
+        while True:
             try:
                 async with deadline("preparing the target", PREPARE_DEADLINE_S):
                     return await self._peer.prepare(request)
             except LauncherError as error:
-                if isinstance(error, Unavailable) and left and not self.record.cancel:
-                    await asyncio.sleep(PREPARE_AGAIN_S)
-                    continue
                 away = isinstance(error, Unavailable | TimedOut)
+                again = isinstance(error, Unavailable) and self._clock.monotonic() < gives_up
+                if again and not self.record.cancel:
+                    await self._monitor.pause(PREPARE_AGAIN_S)
+                if await self._cancelled(release=True):
+                    return None
+                if again:
+                    continue
                 await self._release("the source gave up preparing")
                 await self._fail(Cause.TARGET_UNREACHABLE if away else Cause.REFUSED, str(error))
                 return None
-        return None
 
     async def _cancelled(self, *, release: bool = False) -> bool:
         """End the attempt if somebody wants that. Only before the migrate call."""

@@ -21,7 +21,7 @@ import libvirt
 from agent_world import client, eventually, leftovers, qemu_pid, until, until_gone
 
 from launcher.cli.client import Client, Object
-from launcher.errors import LauncherError, NotFound, Unavailable
+from launcher.errors import AlreadyExists, LauncherError, NotFound, Unavailable
 from launcher.lab import image
 from launcher.lab.follower import Follower
 from launcher.lab.lab import Lab
@@ -33,6 +33,7 @@ from launcher.v1.migrations_pb2 import Migration
 POLICIES = "/var/lib/launcher-lab/policies"
 WIRE_MBIT = 60
 TICK_MS = 200
+FIRST_PORT, LAST_PORT = 49152, 49157
 NAME = "subject"
 OTHER = "other"
 END_S = 240.0
@@ -114,6 +115,8 @@ class Subject:
         self.nodes, self.agents = nodes, agents
         self.policy = policy
         self.home = ""
+        self.sound = False
+        """The last thing that was done to it ended well; else the next begins with a new guest."""
         self.number = 0
         self._stack = ExitStack()
         self._follower: Follower | None = None
@@ -140,10 +143,16 @@ class Subject:
         return next(name for name in self.nodes if name != self.home)
 
     def ready(self, **given: str) -> None:
-        """The guest runs, made anew if there is none."""
-        if self.home and not given:
+        """All daemons and links are there and the guest runs, made anew if there is none."""
+        for node in self.nodes.values():
+            node.rate(None)
+            node.set_link(True)
+            node.wait_serving()
+        if self.home and self.sound and not given:
+            self.sound = False
             return
         self.forget()
+        self.sound = False
         self.home = "a"
         created = self.agents["a"].instances.create(manifest(NAME, **given))
         uid = str(created["metadata"]["uid"])
@@ -177,6 +186,22 @@ class Subject:
         self.agents[self.home].migrations.create(migration(NAME, name), target=self.away)
         return name
 
+    def move(self) -> Migration:
+        """Send the guest to the other node as quickly as it goes, whichever agent is away."""
+        self.number += 1
+        name, end = f"{NAME}-{self.number}", time.monotonic() + END_S
+        wanted = migration(NAME, name)
+        while True:
+            try:
+                self.agents[self.home].migrations.create(wanted, target=self.away)
+                break
+            except Unavailable:
+                assert time.monotonic() < end
+                time.sleep(0.2)
+            except AlreadyExists:  # The agent died between doing it and saying so.
+                break
+        return self.settled(name)
+
     def until(self, name: str, reached: Callable[[Migration], object], *, timeout_s: float = 90) -> Migration:
         """Look at the migration, also while its agent is away, until it is as wanted."""
         end = time.monotonic() + timeout_s
@@ -209,6 +234,7 @@ class Subject:
         self.home = here
         self.goes_on()
         self.clean(other)
+        self.sound = True
         return end
 
     def clean(self, node: str) -> None:
@@ -265,6 +291,7 @@ class Subject:
         self.forget()
 
     def _runs(self, node: str) -> bool:
+        eventually(f"the agent of {node} answers", lambda: answers(self.agents[node]))
         try:
             vmi = self.agents[node].instances.get(NAME, namespace="default")
         except NotFound:
@@ -333,7 +360,9 @@ spec:
         for name in lab.names:
             config = lab.node(name).layout.agent_config
             text = config.read_text().replace('"policies_dir" = ""', f'"policies_dir" = "{POLICIES}"')
-            config.write_text(text.replace('"outbound" = 2', '"outbound" = 1'))
+            text = text.replace('"outbound" = 2', '"outbound" = 1')
+            config.write_text(text.replace('"port_max" = 49215', f'"port_max" = {LAST_PORT}'))
+            assert str(LAST_PORT) in config.read_text()
         lab.start_agents()
         nodes = {name: lab.node(name) for name in lab.names}
         agents = {name: stack.enter_context(client(node)) for name, node in nodes.items()}
@@ -353,7 +382,6 @@ def kill_agent(node: Node) -> None:
 def kill_libvirtd(node: Node) -> None:
     node.stop_libvirtd(signal.SIGKILL)
     node.start_libvirtd()
-    node.wait_serving()
 
 
 def kill_qemu(node: Node) -> None:

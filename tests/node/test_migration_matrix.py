@@ -43,12 +43,9 @@ def world(needs_nodes: None) -> Iterator[Subject]:
 
 
 @pytest.fixture
-def subject(world: Subject) -> Iterator[Subject]:
+def subject(world: Subject) -> Subject:
     world.ready()
-    yield world
-    for node in world.nodes.values():
-        node.rate(None)
-        node.set_link(True)
+    return world
 
 
 def strike(subject: Subject, victim: str) -> None:
@@ -279,6 +276,29 @@ def test_cancel_after_the_agent_restarted(subject: Subject) -> None:
     kill_agent(subject.source)
     subject.agents[subject.home].migrations.cancel(name, namespace="default")
     assert cause(subject.settled(name)) == "cancelled"
+
+
+def test_a_guest_that_is_shut_down_ends_the_migration_and_stays_down(subject: Subject) -> None:
+    name = subject.begin()
+    subject.until_data(name)
+    subject.source.run("virsh", "shutdown", f"default_{NAME}", "--mode", "acpi")
+    assert cause(subject.ended(name)) == "guest-ended"
+    agent = subject.agents[subject.home]
+    over = {"Succeeded", "Failed"}
+    eventually("it is known", lambda: phase_of(agent.instances.get(NAME, namespace="default")) in over)
+    subject.lost()
+
+
+def test_a_guest_that_is_reset_is_migrated_all_the_same(subject: Subject) -> None:
+    name = subject.begin()
+    subject.until_data(name)
+    subject.check()
+    subject.source.run("virsh", "reset", f"default_{NAME}")
+    free(subject)
+    end = subject.ended(name)
+    assert end.report.succeeded, end.report.reason
+    assert phase_of(subject.agents[subject.away].instances.get(NAME, namespace="default")) == "Running"
+    subject.forget()
 
 
 def test_a_source_that_loses_everything_leaves_nothing_on_the_target(subject: Subject) -> None:
