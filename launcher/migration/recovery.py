@@ -44,9 +44,9 @@ PAUSED = "postcopy-paused"
 # What libvirt says when QEMU has no need of it, and when the other daemon ends in the middle of a call. A cut
 # link sounds the same; then it is QEMU that is asked next, too, which is as good.
 _STILL_RUNS = "migration is still running"
-# And when the target's libvirtd waited half a minute for one that still believes in the old connection.
-_TARGET_WAITS = "cannot acquire state change lock"
 _DAEMON_ENDED = ("End of file while reading data", "client socket is closed")
+# … and when one side still waits for the old stream: there it is not known to be dead.
+_WAITS = (_STILL_RUNS, "being actively monitored by another thread", "cannot acquire state change lock")
 
 
 def in_halves(resolved: Resolved) -> bool:
@@ -172,7 +172,7 @@ class Recovery:
 
         A side that only waits never finds out by itself that its connection is dead.
         """
-        if _STILL_RUNS not in error and _TARGET_WAITS not in error:
+        if not any(words in error for words in _WAITS):
             self._stuck = None
             return
         sent, now = await self._sent(), self._clock.monotonic()

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import libvirt
+import psutil
 from agent_world import client, eventually, leftovers, qemu_pid, until, until_gone
 
 from launcher.cli.client import Client, Object
@@ -32,6 +33,7 @@ from launcher.v1.migrations_pb2 import Migration
 
 POLICIES = "/var/lib/launcher-lab/policies"
 WIRE_MBIT = 60
+POST_COPY_MBIT = 16
 TICK_MS = 200
 FIRST_PORT, LAST_PORT = 49152, 49157
 NAME = "subject"
@@ -218,7 +220,17 @@ class Subject:
         self.until(name, lambda m: m.progress.iteration >= 1 and m.progress.remaining_bytes)
 
     def until_post_copy(self, name: str) -> None:
+        """The guest ticks on the target. A moment before that nothing could help it: see the documentation."""
         self.until(name, lambda m: mode(m) == "PostCopy")
+        self.target.rate(POST_COPY_MBIT)
+        follower = self._follower
+        assert follower is not None
+        there = len([tick for tick in follower.ticks() if tick.node == self.away])
+        follower.wait(
+            lambda: len([tick for tick in follower.ticks() if tick.node == self.away]) > there + 1,
+            timeout_s=60,
+            what=f"ticks on {self.away}",
+        )
 
     def ended(self, name: str, *, timeout_s: float = END_S) -> Migration:
         """The migration with its report."""
@@ -392,14 +404,16 @@ def kill_qemu(node: Node) -> None:
 
 @contextmanager
 def frozen(pid: int | None) -> Iterator[None]:
-    """A process stands still; it may be killed meanwhile."""
+    """A process stands still; it may be killed meanwhile. nsenter(1) above it stops along with it."""
     assert pid is not None
+    parent = psutil.Process(pid).ppid()
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+        for stopped in (parent, pid):
+            with suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGCONT)
 
 
 def answers(agent: Client) -> bool:

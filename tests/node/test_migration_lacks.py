@@ -99,7 +99,7 @@ def test_a_certificate_that_ended_is_told_before_and_does_not_matter_during(subj
     with ended_certificate(subject, subject.target):
         end = subject.settled(subject.begin())
         assert cause(end) == "refused"
-        assert "certificate of QEMU" in end.report.reason
+        assert "certificate has expired" in end.report.reason
     name = subject.begin()
     subject.until_data(name)
     with ended_certificate(subject, subject.target):
