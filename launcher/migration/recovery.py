@@ -46,7 +46,7 @@ PAUSED = "postcopy-paused"
 _STILL_RUNS = "migration is still running"
 _DAEMON_ENDED = ("End of file while reading data", "client socket is closed")
 # … and when one side still waits for the old stream: there it is not known to be dead.
-# The target's libvirtd says the last when it waited half a minute for one that believes in the old connection.
+# The target's libvirtd says the last when it waited half a minute for one that trusts the old connection.
 _TARGET_WAITS = "cannot acquire state change lock"
 _WAITS = (_STILL_RUNS, "being actively monitored by another thread", _TARGET_WAITS)
 

@@ -220,7 +220,7 @@ class Subject:
         self.until(name, lambda m: m.progress.iteration >= 1 and m.progress.remaining_bytes)
 
     def until_post_copy(self, name: str) -> None:
-        """The guest ticks on the target. A moment before that nothing could help it: see the documentation."""
+        """The guest ticks on the target. A moment before that nothing could help it: see docs."""
         self.until(name, lambda m: mode(m) == "PostCopy")
         self.target.rate(POST_COPY_MBIT)
         follower = self._follower
