@@ -51,11 +51,14 @@ def new_dump(
     if block or path.endswith(IMAGE_SUFFIXES):
         raise _invalid("claim", wanted, f"claim {wanted} is a disk; a dump needs a directory")
     stamp = compact(now).removesuffix("Z").replace("T", "-")
+    stem = f"{record.name}-{named}-{stamp}"
+    # Two dumps may begin in one second, and the earlier stays until the later is whole.
+    again = record.memory_dump is not None and record.memory_dump.file == f"{stem}.memory.dump"
     return MemoryDump(
         volume=named,
         claim=wanted,
         directory=path.rstrip("/") or "/",
-        file=f"{record.name}-{named}-{stamp}.memory.dump",
+        file=f"{stem}-2.memory.dump" if again else f"{stem}.memory.dump",
         started=now,
         phase=IN_PROGRESS,
     )
@@ -85,7 +88,7 @@ def ended(record: InstanceRecord, dump: MemoryDump, *, why: str, now: str) -> In
 
 def older_dumps(names: Iterable[str], dump: MemoryDump, vmi: str) -> tuple[str, ...]:
     """Which of the files ``names`` are earlier dumps of this instance into this volume."""
-    ours = re.compile(rf"{re.escape(vmi)}-{re.escape(dump.volume)}-\d{{8}}-\d{{6}}\.memory\.dump")
+    ours = re.compile(rf"{re.escape(vmi)}-{re.escape(dump.volume)}-\d{{8}}-\d{{6}}(?:-2)?\.memory\.dump")
     return tuple(sorted(name for name in names if ours.fullmatch(name) and name != dump.file))
 
 
