@@ -6,15 +6,26 @@ A test that stops daemons, cuts cables or caps rates must undo it or ask for lab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
+import outcome
 import pytest
 
 from launcher.lab import image
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab, missing
 from launcher.lab.node import Node
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fixtures are to know, when they are torn down, whether their test failed."""
+    report = yield
+    outcome.note(item, report)
+    return report
 
 
 @pytest.fixture(scope="session")

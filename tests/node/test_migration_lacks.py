@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from migration_matrix import FIRST_PORT, LAST_PORT, Subject, cause, matrix
+from migration_matrix import FIRST_PORT, LAST_PORT, Subject, cause
+from migration_rows import World
 
 from launcher.lab.node import Node
 from launcher.lab.pki import qemu_folder
@@ -19,15 +20,15 @@ pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def world(needs_nodes: None) -> Iterator[Subject]:
-    with matrix() as made:
+def world(needs_nodes: None) -> Iterator[World]:
+    with World() as made:
         yield made
 
 
 @pytest.fixture
-def subject(world: Subject) -> Subject:
-    world.ready()
-    return world
+def subject(world: World, request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with world.row(request.node) as made:
+        yield made
 
 
 LISTENERS = """

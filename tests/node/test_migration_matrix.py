@@ -16,10 +16,10 @@ from migration_matrix import (
     kill_agent,
     kill_libvirtd,
     kill_qemu,
-    matrix,
     mode,
     phase,
 )
+from migration_rows import World
 
 from launcher.errors import WrongPhase
 from launcher.lab.node import Node
@@ -37,15 +37,15 @@ AGENTS = ("source-agent", "target-agent")
 
 
 @pytest.fixture(scope="module")
-def world(needs_nodes: None) -> Iterator[Subject]:
-    with matrix() as made:
+def world(needs_nodes: None) -> Iterator[World]:
+    with World() as made:
         yield made
 
 
 @pytest.fixture
-def subject(world: Subject) -> Subject:
-    world.ready()
-    return world
+def subject(world: World, request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with world.row(request.node) as made:
+        yield made
 
 
 def strike(subject: Subject, victim: str) -> None:
