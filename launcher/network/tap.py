@@ -15,6 +15,8 @@ from launcher.plan.steps import CreateTap
 KIND = "tun"
 _PVID_UNTAGGED = 0x2 | 0x4
 """Linux, include/uapi/linux/if_bridge.h: BRIDGE_VLAN_INFO_PVID and BRIDGE_VLAN_INFO_UNTAGGED."""
+_HIGH = "fe:"
+"""The highest first byte of an address of one station that nobody was given; libvirt's taps have it."""
 
 
 def create_tap(step: CreateTap) -> None:
@@ -44,6 +46,7 @@ def create_tap(step: CreateTap) -> None:
         if mtu is not None:
             ip.link("set", index=index, mtu=mtu)
         if bridge is not None:
+            _never_the_lowest(ip, index)
             ip.link("set", index=index, master=bridge)
             if step.vlan is not None:
                 _join_vlan(ip, step, index, bridge)
@@ -53,6 +56,17 @@ def create_tap(step: CreateTap) -> None:
 def delete_tap(step: CreateTap) -> None:
     """Remove the tap if it is there and ours."""
     link.delete(step.network, step.name, step.owner, KIND)
+
+
+def _never_the_lowest(ip: IPRoute, index: int) -> None:
+    """Give the tap an address that the bridge does not take for its own.
+
+    A bridge whose address nobody set has the lowest of its ports'. If that were a tap's, all who talk to the
+    node would lose it when the guest goes, until they ask for its address again (up to 45 s).
+    """
+    address = str(ip.get_links(index)[0].get_attr("IFLA_ADDRESS"))
+    if not address.startswith(_HIGH):
+        ip.link("set", index=index, address=_HIGH + address[len(_HIGH) :])
 
 
 def stay_silent(name: str) -> None:

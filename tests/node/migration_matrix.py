@@ -43,7 +43,13 @@ LOOK_S = 0.3
 
 
 def manifest(
-    name: str, *, dirty: str = "16,8", extra: str = "", memory: str = "memory: {guest: 160Mi}"
+    name: str,
+    *,
+    dirty: str = "16,8",
+    extra: str = "",
+    memory: str = "memory: {guest: 160Mi}",
+    nics: str = "autoattachPodInterface: false",
+    networks: str = "[]",
 ) -> str:
     """The guest: a disk of its own that is copied, and all its checks."""
     reference = image.guest().reference
@@ -59,7 +65,8 @@ spec:
       kernelBoot:
         kernelArgs: "console=ttyS0 quiet panic=1 tick={TICK_MS} dirty={dirty} disk=/dev/vda {extra}"
         container: {{image: "{reference}", kernelPath: /boot/vmlinux, initrdPath: /boot/initrd}}
-    devices: {{autoattachPodInterface: false, disks: [{{name: data, disk: {{bus: virtio}}}}]}}
+    devices: {{{nics}, disks: [{{name: data, disk: {{bus: virtio}}}}]}}
+  networks: {networks}
   volumes: [{{name: data, emptyDisk: {{capacity: 64Mi}}}}]
 """
 
@@ -189,7 +196,11 @@ class Subject:
         return name
 
     def move(self) -> Migration:
-        """Send the guest to the other node as quickly as it goes, whichever agent is away."""
+        """Send the guest to the other node as quickly as it goes, and look at the end."""
+        return self.settled(self.ask())
+
+    def ask(self) -> str:
+        """Ask for the guest to be sent, whichever agent is away; the migration's name."""
         self.number += 1
         name, end = f"{NAME}-{self.number}", time.monotonic() + END_S
         wanted = migration(NAME, name)
@@ -202,7 +213,7 @@ class Subject:
                 time.sleep(0.2)
             except AlreadyExists:  # The agent died between doing it and saying so.
                 break
-        return self.settled(name)
+        return name
 
     def until(self, name: str, reached: Callable[[Migration], object], *, timeout_s: float = 90) -> Migration:
         """Look at the migration, also while its agent is away, until it is as wanted."""

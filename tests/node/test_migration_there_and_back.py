@@ -1,44 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred migrations of one guest, to and fro, while agents are restarted at random: nothing leaks."""
+"""A hundred migrations of one guest, to and fro, while agents are restarted at random: nothing leaks.
+
+``LAUNCHER_MIGRATIONS`` is another number of them. Run with ``-s`` it prints a line for each.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from agent_world import eventually, qemu_pid
-from migration_matrix import NAME, Subject, matrix
+from migration_matrix import NAME, WIRE_MBIT, Subject, frozen, matrix, phase
 
+from launcher.agent.outgoing import KEPT
 from launcher.lab.node import Node
 
 pytestmark = [pytest.mark.node, pytest.mark.slow]
 
-COUNT = 100
-QUIET = 30
+COUNT = int(os.environ.get("LAUNCHER_MIGRATIONS", "100")) // 2 * 2
+QUIET = COUNT * 3 // 10
 """The last ones run without restarts: what an agent loses shows only while it lives."""
+WARM = QUIET // 4
+"""After so many of them its caches are filled."""
+POST_COPY_EACH = 10
 SEED = 20260
 MIB = 1 << 20
 GROWTH_MIB = 24
 """Python's and gRPC's arenas settle within this; a record that is kept of each migration is a few KiB."""
+NICS = "interfaces: [{name: pod, masquerade: {}}, {name: lab, bridge: {}}]"
+NETWORKS = "[{name: pod, pod: {}}, {name: lab, multus: {networkName: lab}}]"
+# What is looked for, and then up to so many seconds more.
+MOMENTS = {"ask": 1.0, "prepare": 0.3, "pre-copy": 2.0, "hand-over": 0.3, "post-copy": 1.0, "settle": 0.3}
+VICTIMS = ("source", "target", "both")
+FOLDERS = ("/var/lib/launcher", "/run/launcher", "/var/lib/libvirt", "/run/libvirt")
+KEPT_ON_PURPOSE = re.compile(r"/recordings/|/launcher\.db")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """What a node has."""
+class Trip:
+    """One migration, and which agents are restarted when (no moment: none)."""
 
-    links: int
-    namespaces: int
-    domains: int
-    ports: int
-    files: int
-    processes: int
+    number: int
+    moment: str
+    after_s: float
+    victims: str
+    signal: int
+    post_copy: bool
+
+    def __str__(self) -> str:
+        how = "post-copy" if self.post_copy else "pre-copy"
+        name = signal.Signals(self.signal).name
+        restart = f", {name} to {self.victims} at {self.moment} + {self.after_s:.1f} s" if self.moment else ""
+        return f"{self.number}: {how}{restart}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,32 +73,133 @@ class Agent:
     descriptors: int
     threads: int
 
+    def __str__(self) -> str:
+        return f"{self.resident / MIB:.1f} MiB {self.descriptors} fds {self.threads} threads"
+
+
+def trips() -> Iterator[Trip]:
+    """The same ones at each run."""
+    dice = random.Random(SEED)
+    for number in range(COUNT):
+        post_copy = number % POST_COPY_EACH == POST_COPY_EACH - 1
+        possible = [moment for moment in MOMENTS if moment != ("hand-over" if post_copy else "post-copy")]
+        moment = dice.choice(possible) if dice.random() < 0.7 else ""
+        yield Trip(
+            number=number,
+            moment=moment if number < COUNT - QUIET else "",
+            after_s=dice.uniform(0, MOMENTS.get(moment, 0)),
+            victims=dice.choice(VICTIMS),
+            signal=dice.choice((signal.SIGKILL, signal.SIGTERM)),
+            post_copy=post_copy,
+        )
+
 
 @pytest.fixture(scope="module")
 def subject(needs_nodes: None) -> Iterator[Subject]:
     with matrix() as made:
-        made.ready()
+        made.ready(nics=NICS, networks=NETWORKS)
         yield made
 
 
-def count(node: Node) -> Count:
-    state = node.layout.outside("/var/lib/launcher")
-    run = node.layout.outside("/run/launcher")
-    skipped = {"recordings"}  # A hundred are kept on purpose.
-    files = [
-        path
-        for root in (state, run)
-        for path in root.rglob("*")
-        if not skipped & set(path.parts) and ".db" not in path.name
-    ]
-    return Count(
-        links=len(node.run("ip", "-br", "link").splitlines()),
-        namespaces=len(node.run("ip", "netns").splitlines()),
-        domains=len(node.run("virsh", "list", "--all", "--name").split()),
-        ports=len(node.run("ss", "-Hltn").splitlines()),
-        files=len(files),
-        processes=len(node.run("ps", "-e", "-o", "pid=").splitlines()),
+def restart(subject: Subject, trip: Trip) -> None:
+    time.sleep(trip.after_s)
+    sides = {"source": [subject.source], "target": [subject.target]}
+    victims = sides.get(trip.victims, [subject.source, subject.target])
+    for node in victims:
+        node.stop_agent(trip.signal)
+    for node in victims:
+        node.start_agent(wait=False)
+    for node in victims:
+        node.wait_agent()
+
+
+def travel(subject: Subject, trip: Trip) -> str:
+    """Ask for the migration, and do to it what is planned; its name."""
+    slow = trip.post_copy or trip.moment in {"pre-copy", "hand-over"}
+    subject.policy(post_copy=trip.post_copy)
+    subject.target.rate(WIRE_MBIT if slow else None)
+    if trip.moment == "ask":
+        thread = threading.Thread(target=restart, args=(subject, trip))
+        thread.start()
+        name = subject.ask()
+        thread.join(120)
+        assert not thread.is_alive()
+    else:
+        name = subject.ask()
+    match trip.moment:
+        case "prepare":
+            subject.until(name, lambda m: phase(m) not in {"", "Pending"})
+        case "pre-copy":
+            subject.until_data(name)
+        case "hand-over":
+            subject.until_data(name)
+            with frozen(subject.target.libvirtd_pid):
+                subject.target.rate(None)
+                eventually("the switch", lambda: domain_state(subject.source) == "paused (migrating)")
+                restart(subject, trip)
+            return name
+        case "settle":
+            eventually("it runs there", lambda: domain_state(subject.target).startswith("running"))
+        case "post-copy":
+            subject.until_post_copy(name)
+    if trip.moment not in {"", "ask"}:
+        restart(subject, trip)
+    if trip.post_copy and trip.moment != "post-copy":
+        subject.until_post_copy(name)
+    subject.target.rate(None)
+    return name
+
+
+def domain_state(node: Node) -> str:
+    return node.run("sh", "-c", f"virsh -q domstate default_{NAME} --reason 2>&1 || true").strip()
+
+
+def has(node: Node) -> Counter[str]:
+    """All that a migration could leave on a node, by name."""
+    return Counter(
+        [
+            *(f"link {line.split('@')[0].split()[0]}" for line in lines(node, "ip", "-br", "link")),
+            *(f"mount {line}" for line in lines(node, "findmnt", "-rno", "TARGET,FSTYPE")),
+            *(f"rule {line}" for line in lines(node, "nft", "list", "ruleset")),
+            *(f"domain {line}" for line in lines(node, "virsh", "-q", "list", "--all", "--name")),
+            *(f"port {line.split()[3]}" for line in lines(node, "ss", "-Hltn")),
+            *(f"process {line}" for line in lines(node, "ps", "-e", "-o", "comm=")),
+            *(f"file {name}" for name in files(node)),
+            *(f"row {name}" for name in rows(node)),
+        ]
     )
+
+
+def changes(node: Node, before: Counter[str]) -> list[str]:
+    """What is there and was not before, and the other way round."""
+    now = has(node)
+    return [*(f"+ {name}" for name in now - before), *(f"- {name}" for name in before - now)]
+
+
+def lines(node: Node, *argv: str) -> list[str]:
+    return [line for line in node.run(*argv).splitlines() if line.strip()]
+
+
+def files(node: Node) -> Iterator[str]:
+    for folder in FOLDERS:
+        root = node.layout.outside(folder)
+        for path in root.rglob("*"):
+            name = f"{folder}/{path.relative_to(root)}"
+            if not KEPT_ON_PURPOSE.search(name):
+                yield re.sub(r"domain-\d+-", "domain-N-", name)
+
+
+def rows(node: Node) -> Sequence[str]:
+    """What the agent remembers, but for ended migrations, which are bounded in number."""
+    database = node.layout.outside("/var/lib/launcher/launcher.db")
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as open_one:
+        kinds = open_one.execute("SELECT kind FROM documents").fetchall()
+        found = Counter(str(kind) for (kind,) in kinds)
+        assert found["outgoing"] <= KEPT
+        steps = open_one.execute("SELECT step FROM journal").fetchall()
+        instances = open_one.execute("SELECT uid FROM instances").fetchall()
+    kept = [f"document {kind}" for kind in found.elements() if kind != "outgoing"]
+    return [*kept, *(f"journal {row[0]}" for row in steps), *(f"instance {row[0]}" for row in instances)]
 
 
 def agent(node: Node) -> Agent:
@@ -93,53 +218,32 @@ def agent(node: Node) -> Agent:
     )
 
 
-class Restarts:
-    """Restarts one of the agents at a random moment of a migration, if at all."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self._nodes = nodes
-        self._dice = random.Random(SEED)
-        self.done = 0
-
-    def begin(self) -> threading.Thread | None:
-        if self._dice.random() < 0.5:
-            return None
-        node = self._dice.choice(self._nodes)
-        number = self._dice.choice((signal.SIGKILL, signal.SIGTERM))
-        thread = threading.Thread(target=self._restart, args=(node, number, self._dice.uniform(0, 6)))
-        thread.start()
-        return thread
-
-    def _restart(self, node: Node, number: int, after_s: float) -> None:
-        time.sleep(after_s)
-        node.stop_agent(number)
-        node.start_agent()
-        node.wait_serving()
-        self.done += 1
-
-
 def test_a_hundred_migrations_leave_nothing_behind(subject: Subject) -> None:
     nodes = list(subject.nodes.values())
-    restarts = Restarts(nodes)
     assert subject.move().report.succeeded
     assert subject.move().report.succeeded
-    before = [count(node) for node in nodes]
     assert subject.home == "a"
+    before = [has(node) for node in nodes]
     first: list[Agent] = []
-    for number in range(COUNT):
-        quiet = number >= COUNT - QUIET
-        restart = None if quiet else restarts.begin()
-        end = subject.move()
-        if restart is not None:
-            restart.join(120)
-        assert end.report.succeeded, f"migration {number}: {end.report.reason}"
-        if number == COUNT - QUIET + 4:
-            first = [agent(node) for node in nodes]
+    restarted: Counter[str] = Counter()
+    for trip in trips():
+        began = time.monotonic()
+        end = subject.settled(travel(subject, trip))
+        have = [agent(node) for node in nodes]
+        took = f"{time.monotonic() - began:.1f} s, downtime {end.report.downtime_ms} ms"
+        print(f"{trip}; {took}; {', '.join(map(str, have))}", flush=True)
+        assert end.report.succeeded, f"migration {trip}: {end.report.reason}"
+        assert end.report.post_copy == trip.post_copy, trip
+        restarted[trip.moment] += 1
+        if trip.number == COUNT - QUIET + WARM:
+            first = have
     last = [agent(node) for node in nodes]
-    assert restarts.done >= COUNT // 5
+    assert COUNT < 50 or not set(MOMENTS) - set(restarted), restarted
     assert subject.home == "a"
     assert qemu_pid(subject.source, NAME)
-    eventually("as at the beginning", lambda: [count(node) for node in nodes] == before, timeout_s=90)
+    with suppress(AssertionError):  # What is there too much, or not any more, tells more than a deadline.
+        eventually("as at the beginning", lambda: not any(map(changes, nodes, before)), timeout_s=90)
+    assert [changes(node, had) for node, had in zip(nodes, before, strict=True)] == [[], []]
     for early, late in zip(first, last, strict=True):
         assert late.resident - early.resident < GROWTH_MIB * MIB, (first, last)
         assert late.descriptors - early.descriptors <= 4, (first, last)

@@ -86,6 +86,20 @@ def test_neighbours_are_left_alone(node: Node) -> None:
     node.run("nft", "delete", "table", "inet", "somebodys")
 
 
+def test_a_bridge_never_takes_the_address_of_a_tap(node: Node) -> None:
+    """It has the lowest one of its ports: others would lose the node along with the guest."""
+    node.run("ip", "link", "add", "br7", "type", "bridge")
+    high = ("address", "fa:ff:ff:ff:ff:ff")
+    node.run("ip", "link", "add", "up7", *high, "master", "br7", "type", "veth", "peer", "name", "out7")
+    tap = CreateTap(owner="00000000-0000-4000-8000-000000000007", network="lan", name="lt7", bridge="br7")
+    drive(node, "make", [tap])
+    addresses = {link["ifname"]: link["address"] for link in json.loads(node.run("ip", "-j", "link"))}
+    drive(node, "release", [tap])
+    node.run("ip", "link", "del", "br7")
+    node.run("ip", "link", "del", "up7")
+    assert addresses["br7"] == addresses["up7"]
+
+
 @pytest.mark.parametrize("kind", [CreateTap, CreateVeth])
 def test_a_foreign_link_of_the_same_name_is_refused_and_stays(node: Node, kind: type) -> None:
     name = next(
