@@ -22,6 +22,8 @@ log = get(__name__)
 
 FIRST_DELAY_S: Final = 0.2
 LAST_DELAY_S: Final = 5.0
+GOODBYE_S: Final = 2.0
+"""So long a process that ends waits until libvirtd took leave; the kernel closes what is left."""
 
 
 class Link:
@@ -75,7 +77,7 @@ class Link:
             await asyncio.wait({self._task})
         session, self._session, self._why = self._session, None, "closed"
         if session is not None:
-            await self._dispose(session)
+            await self._dispose(session, within_s=min(GOODBYE_S, self._open_timeout_s))
         self._opener.close()
         self._closer.close()
 
@@ -93,7 +95,7 @@ class Link:
                 self._up(session)
                 why = await lost
                 self._down(why)
-                await self._dispose(session)
+                await self._dispose(session, within_s=self._open_timeout_s)
                 if loop.time() - since > LAST_DELAY_S:  # else it flaps: keep slowing down
                     delay = FIRST_DELAY_S
             await asyncio.sleep(delay)
@@ -128,10 +130,10 @@ class Link:
         finally:
             opening.cancel()
 
-    async def _dispose(self, session: Session) -> None:
+    async def _dispose(self, session: Session, *, within_s: float) -> None:
         """Close a session in a thread, for closing talks to libvirtd, too."""
         try:
-            await self._closer.run(session.close, what="disconnect", timeout_s=self._open_timeout_s)
+            await self._closer.run(session.close, what="disconnect", timeout_s=within_s)
         except TimedOut as error:
             log.debug("closing the old connection to libvirtd takes long", why=error.message)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -116,3 +117,18 @@ async def test_a_silent_libvirtd_is_reported_and_then_used(node_a: Node, tmp_pat
     await recorder.wait(ConnectionEvent, lambda event: event.up)
     await hypervisor.list_domains()
     await hypervisor.close()
+
+
+async def test_an_agent_that_ends_does_not_wait_for_a_libvirtd_that_stands_still(node_a: Node) -> None:
+    """Its connections would count as lost after 20 s; that long the node would be without an agent."""
+    hypervisor, recorder = LibvirtHypervisor(node_a.libvirt_uri), Recorder()
+    hypervisor.subscribe(recorder)
+    await hypervisor.start()
+    await recorder.wait(ConnectionEvent, lambda event: event.up)
+    assert node_a.libvirtd_pid is not None
+    os.kill(node_a.libvirtd_pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(10):
+            await hypervisor.close()
+    finally:
+        os.kill(node_a.libvirtd_pid, signal.SIGCONT)
