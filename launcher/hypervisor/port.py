@@ -394,6 +394,7 @@ class Hypervisor(Protocol):
         """Interrupt a migration in post-copy, so that it can be resumed on another connection."""
 
     async def stream_status(self, uuid: str) -> str: ...
+    async def end_cancelled(self, uuid: str) -> None: ...
     async def resume_stream(self, uuid: str, migrate_uri: str) -> None:
         """Resume an interrupted post-copy past libvirt, when the target's QEMU waits for it."""
 

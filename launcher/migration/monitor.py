@@ -53,6 +53,12 @@ ACTION_DEADLINE_S = 15.0
 """For one action; libvirt's own calls can hang while the migration thread is blocked."""
 ABORT_AGAIN_S = 10.0
 """A job that still runs this long after an abort that worked is aborted again."""
+HELP_S = 2.0
+"""A job that still runs so long after an abort that worked may wait in vain, see ``_help_abort``."""
+CANCELLING = "cancelling"
+"""QEMU's word (MigrationStatus) for a stream that is about to end."""
+STREAM_ENDED = frozenset({"cancelled", "failed"})
+"""And for one that ended without the guest."""
 CHECKPOINT_S = 5.0
 """At most this much of a policy's memory is lost with the process."""
 CHECKPOINT_PASS_S = 1.0
@@ -105,6 +111,7 @@ class Monitor:
         self._final: JobStats | None = None
         self._post_copy = False
         self._aborted_at: float | None = None
+        self._helped = False
         self._saved_at = clock.monotonic()
         self._last_failure = ""
 
@@ -286,7 +293,7 @@ class Monitor:
             case Abort():
                 await self._ledger.change(abort_cause=action.cause, abort_reason=action.reason)
                 await self._hypervisor.abort_job(self._uuid)
-                self._aborted_at = self._clock.monotonic()
+                self._aborted_at, self._helped = self._clock.monotonic(), False
 
     async def _cancel(self, stats: JobStats, domain: DomainRecord) -> str:
         """Carry out a request to cancel, or an abort that did not take, once there is a job to abort."""
@@ -295,7 +302,7 @@ class Monitor:
         if not wanted or stats.kind not in _ACTIVE or domain.reason.startswith("post-copy"):
             return ""
         if self._aborted_at is not None and self._clock.monotonic() - self._aborted_at < ABORT_AGAIN_S:
-            return ""
+            return await self._help_abort(domain, self._aborted_at)
         again = record.abort_cause and record.abort_cause is not Cause.CANCELLED
         asked = Abort(reason="cancelled on request", cause=Cause.CANCELLED)
         outcome = await self._perform(
@@ -303,6 +310,31 @@ class Monitor:
         )
         self._recorder.note(Acted(outcome=outcome))
         return _describe(outcome)
+
+    async def _help_abort(self, domain: DomainRecord, aborted_at: float) -> str:
+        """Help a job to end that was aborted just when the guest was stopped; once for each abort.
+
+        QEMU (seen with 7.2) then may wait for ever to be let go on. libvirt (seen with 9.0) may take the stop
+        for done and wait for ever to see it, while QEMU lets the guest run again: it is stopped once more.
+        """
+        if self._helped or self._clock.monotonic() - aborted_at < HELP_S:
+            return ""
+        self._helped = True
+        try:
+            async with deadline("ending a cancelled stream", ACTION_DEADLINE_S):
+                status = await self._hypervisor.stream_status(self._uuid)
+                if status == CANCELLING:
+                    await self._hypervisor.end_cancelled(self._uuid)
+                elif status in STREAM_ENDED and domain.state is DomainState.RUNNING:
+                    await self._ledger.change(suspended=True)  # Who stopped it lets it run again.
+                    await self._hypervisor.suspend(self._uuid)
+                else:
+                    return ""
+        except LauncherError as error:  # It ended meanwhile, or the next abort tries again.
+            self._ledger.step_taken("help the abort failed", str(error))
+            return ""
+        self._ledger.step_taken("help the abort", f"the job was there {HELP_S:.0f} s later, QEMU: {status}")
+        return f"the job is helped to end (QEMU: {status})"
 
     async def _checkpoint(self, *, boundary: bool) -> None:
         age = self._clock.monotonic() - self._saved_at

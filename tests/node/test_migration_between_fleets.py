@@ -119,7 +119,6 @@ def test_the_sender_waits_for_the_receiver_and_both_tell_the_end(
         b.migrations.create(receives("again", "tick", "move-3"))
 
 
-@pytest.mark.slow  # cancelled on a slow link it now and then takes minutes to end, for a reason not yet known
 def test_an_instance_that_waits_gives_way_and_comes_back_when_nothing_arrives(
     nodes: tuple[Node, Node], agents: tuple[Client, Client], bootsector_image: Image
 ) -> None:

@@ -147,6 +147,10 @@ class Host:
         await self._call("stream_status")
         return self._world.stream_status()
 
+    async def end_cancelled(self, uuid: str) -> None:
+        await self._call("end_cancelled")
+        self._world.end_cancelled()
+
     async def resume_stream(self, uuid: str, migrate_uri: str) -> None:
         await self._call("resume_stream")
         self._world.resume_stream(migrate_uri)

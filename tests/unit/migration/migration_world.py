@@ -108,6 +108,9 @@ class World:
         self.expendable: set[str] = set()
         """Sides whose running copy is one too many."""
         self.flows = False
+        self.misses_abort = ""
+        """The stream's state that an abort leaves behind, when it needs help to end the job."""
+        self._aborted = False
         self._abort = asyncio.Event()
         self._post_copy = asyncio.Event()
         self._paused_end = asyncio.Event()
@@ -254,6 +257,16 @@ class World:
     def abort(self) -> None:
         if self.began is None:
             raise WrongPhase("no job is active on the domain")
+        self._aborted = True
+        if self.misses_abort == "cancelling":
+            self.put("source", _domain(DomainState.PAUSED, "migration"))
+        elif not self.misses_abort:
+            self._abort.set()
+
+    def end_cancelled(self) -> None:
+        """QEMU is let go on."""
+        if self.stream_status() != "cancelling":
+            raise MigrationFailed("Migration not in expected state")
         self._abort.set()
 
     def break_post_copy(self) -> None:
@@ -262,6 +275,8 @@ class World:
         self._broken.set()
 
     def stream_status(self) -> str:
+        if self._aborted and self.misses_abort:
+            return self.misses_abort
         interrupted = self.source is not None and self.source.reason == "post-copy-failed"
         return "postcopy-paused" if interrupted and not self.flows else "postcopy-active"
 
@@ -277,7 +292,10 @@ class World:
             self._post_copy.set()
 
     def guest_stopped(self) -> None:
-        self._paused_end.set()
+        if self._aborted and self.misses_abort == "cancelled":
+            self._abort.set()
+        else:
+            self._paused_end.set()
 
 
 _SWITCH_FAULTS: dict[str, DomainRecord | None] = {}

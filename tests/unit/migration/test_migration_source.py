@@ -313,3 +313,24 @@ def test_a_guest_paused_by_the_engine_runs_again_when_the_migration_fails() -> N
     record = migrate(stage)
     assert (record.cause, stage.world.running) == (Cause.HYPERVISOR, ["source"])
     assert "runs again on the source" in record.reason
+
+
+@pytest.mark.parametrize("left", ["cancelling", "cancelled"])
+def test_an_abort_that_does_not_end_the_job_is_helped(left: str) -> None:
+    """As QEMU and libvirt do when it comes just when the guest is stopped for the switch."""
+    stage = Stage(World(duration_s=None))
+    stage.world.misses_abort = left
+
+    async def main() -> tuple[AttemptRecord, float]:
+        engine = stage.agent()
+        task = asyncio.ensure_future(engine.run())
+        await asyncio.sleep(5)
+        asked = stage.clock.monotonic()
+        await engine.cancel()
+        return await task, stage.clock.monotonic() - asked
+
+    record, took_s = run(main())
+    assert (record.cause, stage.world.running) == (Cause.CANCELLED, ["source"])
+    assert took_s < 4
+    assert [step.action for step in record.steps][-2:] == ["abort", "help the abort"]
+    assert stage.world.calls.count("source.abort_job") == 1
