@@ -14,15 +14,14 @@ import sys
 from pathlib import Path
 
 import click
-from msgspec.structs import replace
 
 from launcher import __version__
+from launcher.agent.landing import Landings, places
 from launcher.agent.node import NodeAgent
 from launcher.agent.store import Store
 from launcher.api.server import ApiServer
-from launcher.errors import LauncherError
+from launcher.errors import InvalidRequest, LauncherError
 from launcher.host import config as configuration
-from launcher.host.addresses import own_address
 from launcher.host.config import Config
 from launcher.host.logging import get, setup
 from launcher.host.systemd import Notifier, notifier
@@ -48,8 +47,9 @@ def main(path: Path | None) -> None:
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
     try:
-        config = _with_address(configuration.load(path))
+        config = configuration.load(path)
         setup(config.log_format, config.log_level)
+        _look_at_networks(config)
         asyncio.run(serve(config))
     except LauncherError as error:
         click.echo(f"error: {error.message}", err=True)
@@ -58,13 +58,15 @@ def main(path: Path | None) -> None:
         sys.exit(1)
 
 
-def _with_address(config: Config) -> Config:
-    """The migration address as one, which may be said as an interface or a network of this host's."""
-    said = config.migration.address
-    if not said:
-        return config
-    migration = replace(config.migration, address=own_address(said, field="migration.address"))
-    return replace(config, migration=migration)
+def _look_at_networks(config: Config) -> None:
+    """Say which migration networks this host has no part in; it may have later, when one is needed."""
+    landings = Landings(config)
+    for network, said in places(config).items():
+        try:
+            if said:
+                landings.find(network)
+        except InvalidRequest as error:
+            log.warning("no migration can come in here now", network=network, why=error.message)
 
 
 async def serve(config: Config) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launcher.agent.instances import Instances
+from launcher.agent.landing import Landings
 from launcher.domain.read import read_domain
 from launcher.domain.reading import Parsed, attribute, parse, words
-from launcher.errors import HostUnsupported, StorageError
+from launcher.errors import HostUnsupported, InvalidRequest, StorageError
 from launcher.host.certificates import examine
 from launcher.host.config import Config
 from launcher.host.openers import writers
@@ -37,11 +38,17 @@ class ArrivalChecks:
     """The inventory for one node. ``now`` is the time of day in seconds since 1970."""
 
     def __init__(
-        self, config: Config, hypervisor: Hypervisor, instances: Instances, now: Callable[[], float]
+        self,
+        config: Config,
+        hypervisor: Hypervisor,
+        instances: Instances,
+        landings: Landings,
+        now: Callable[[], float],
     ) -> None:
         self._config = config
         self._hypervisor = hypervisor
         self._instances = instances
+        self._landings = landings
         self._now = now
 
     def all(self) -> tuple[Check, ...]:
@@ -118,10 +125,13 @@ class ArrivalChecks:
             findings.append(
                 f"the certificate of QEMU here ends {_at(found.server_until)}, before the migration may"
             )
-        address = self._config.migration.address
-        if address and not found.serves(address):
-            names = ", ".join(found.names) or "nobody"
-            findings.append(f"the certificate of QEMU here is for {names}, not for {address}")
+        try:
+            landing = await asyncio.to_thread(self._landings.find, request.network)
+            self._landings.server(found, landing)
+        except HostUnsupported as error:
+            findings.append(str(error))
+        except InvalidRequest:
+            pass  # Nobody can come in there; the check of the address says so.
         return tuple(findings)
 
     async def _clock(self, request: PrepareRequest) -> tuple[str, ...]:

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
-import socket
 import time
 from pathlib import Path
 
@@ -16,8 +14,8 @@ import psutil
 from launcher.agent.arrival import ArrivalChecks
 from launcher.agent.cells import cell_findings
 from launcher.agent.expected import Expected
-from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
+from launcher.agent.landing import Landings, disks_owner
 from launcher.agent.machine import Machine, Services, enter
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Notice, Transition
@@ -34,7 +32,7 @@ from launcher.host.run import run
 from launcher.hypervisor.port import DomainRecord, qemu_uri
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
-from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Reservation, tcp_endpoints
+from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Landing, Reservation
 from launcher.migration.target import TargetSide
 from launcher.plan.paths import InstancePaths, instance_paths
 from launcher.plan.settings import PlanSettings
@@ -81,12 +79,14 @@ class IncomingHooks:
         instances: Instances,
         settings: PlanSettings,
         ports: PortPool,
+        landings: Landings,
         expected: Expected,
     ) -> None:
         self._services = services
         self._instances = instances
         self._settings = settings
         self._ports = ports
+        self._landings = landings
         self._expected = expected
 
     async def identify(self, request: PrepareRequest) -> str:
@@ -95,6 +95,7 @@ class IncomingHooks:
 
     async def reserve(self, request: PrepareRequest) -> Reservation:
         """See ``TargetHooks``."""
+        landing = await asyncio.to_thread(self._landings.reserve, request)
         view = read_domain(request.domain_xml)
         present = self._instances.by_uuid(view.uuid)
         if present is not None:
@@ -115,18 +116,22 @@ class IncomingHooks:
         destination = retarget(
             request.domain_xml, _destination(request, draft, instance_paths(self._settings, draft.uid))
         )
-        return Reservation(uuid=view.uuid, destination_xml=destination, persistent_xml=destination)
+        return Reservation(
+            uuid=view.uuid, landing=landing, destination_xml=destination, persistent_xml=destination
+        )
 
     async def release(self, record: IncomingRecord) -> None:
         """See ``TargetHooks``."""
-        self._ports.release(_disks_owner(record.attempt))
+        await self._leave(record)
         machine = self._machine(record)
         if machine is not None:
             await machine.forget()
         await self._expected.ended(record.attempt, arrived=False)
 
     async def cut(self, record: IncomingRecord) -> None:
-        """See ``TargetHooks``."""
+        """See ``TargetHooks``. A socket of this host does not die unnoticed."""
+        if _landing(record).folder:
+            return
         await run(
             ["ss", "--kill", "--tcp", "state", "connected", f"( sport = :{record.port} )"], timeout_s=10
         )
@@ -147,7 +152,7 @@ class IncomingHooks:
 
     async def adopt(self, record: IncomingRecord, domain: DomainRecord) -> None:
         """See ``TargetHooks``."""
-        self._ports.release(_disks_owner(record.attempt))
+        await self._leave(record)
         machine = self._machine(record)
         if machine is None:
             raise Bug(f"the guest {domain.name} arrived and its record is gone")
@@ -156,6 +161,10 @@ class IncomingHooks:
             lambda r: enter(msgspec.structs.replace(r, incoming="", prepared=True), "Running", at=at)
         )
         await self._expected.ended(record.attempt, arrived=True)
+
+    async def _leave(self, record: IncomingRecord) -> None:
+        self._ports.release(disks_owner(record.attempt))
+        await asyncio.to_thread(self._landings.clear, _landing(record), record.attempt)
 
     def _machine(self, record: IncomingRecord) -> Machine | None:
         machine = self._instances.by_uuid(record.uuid)
@@ -193,11 +202,10 @@ class IncomingHooks:
 class IncomingChecks:
     """What could make a migration to this node fail. Each gives sentences; none changes anything."""
 
-    def __init__(self, services: Services, instances: Instances, facts: HostFacts, config: Config) -> None:
+    def __init__(self, services: Services, instances: Instances, landings: Landings) -> None:
         self._services = services
         self._instances = instances
-        self._facts = facts
-        self._config = config
+        self._landings = landings
 
     def all(self) -> tuple[Check, ...]:
         """The inventory."""
@@ -210,12 +218,10 @@ class IncomingChecks:
             Check(name="disks", run=self._disks),
         )
 
-    async def _address(self, _request: PrepareRequest) -> tuple[str, ...]:
+    async def _address(self, request: PrepareRequest) -> tuple[str, ...]:
         if self._instances.draining:
             return ("this node is being drained",)
-        if self._config.migration.address:
-            return ()
-        return ("this node takes no migrations: migration.address is not configured",)
+        return await asyncio.to_thread(self._landings.findings, request)
 
     async def _name(self, request: PrepareRequest) -> tuple[str, ...]:
         view = read_domain(request.domain_xml)
@@ -262,29 +268,23 @@ def incoming_side(
     config: Config,
     services: Services,
     instances: Instances,
-    facts: HostFacts,
     journal: IncomingJournal,
     expected: Expected,
 ) -> TargetSide:
     """The receiving side of this node."""
-    address = config.migration.address
-    ports = PortPool(config.migration.port_min, config.migration.port_max, lambda p: _is_free(address, p))
-    memory_only = tcp_endpoints(config.libvirt.migration_uri.format(address=address), address)
+    landings = Landings(config)
+    ports = PortPool(config.migration.port_min, config.migration.port_max, landings.is_free)
 
-    def endpoints(attempt: str, port: int) -> Endpoints:
-        # Disks get a port of ours too: libvirt would pick one without knowing which we handed out.
-        found = memory_only(attempt, port)
-        disks_port = ports.allocate(_disks_owner(attempt))
-        host = found.migrate_uri.rpartition(":")[0]
-        return dataclasses.replace(found, disks_uri=f"{host}:{disks_port}")
+    def endpoints(attempt: str, port: int, landing: Landing) -> Endpoints:
+        return landings.endpoints(ports, attempt, port, landing)
 
     return TargetSide(
         node=config.node_name,
         hypervisor=services.hypervisor,
-        hooks=IncomingHooks(services, instances, plan_settings(config), ports, expected),
+        hooks=IncomingHooks(services, instances, plan_settings(config), ports, landings, expected),
         checks=(
-            *IncomingChecks(services, instances, facts, config).all(),
-            *ArrivalChecks(config, services.hypervisor, instances, time.time).all(),
+            *IncomingChecks(services, instances, landings).all(),
+            *ArrivalChecks(config, services.hypervisor, instances, landings, time.time).all(),
         ),
         ports=ports,
         endpoints=endpoints,
@@ -325,8 +325,8 @@ def notice_of(request: PrepareRequest) -> Notice:
         return Notice()
 
 
-def _disks_owner(attempt: str) -> str:
-    return f"{attempt}/disks"
+def _landing(record: IncomingRecord) -> Landing:
+    return record.reservation.landing if record.reservation is not None else Landing()
 
 
 def _missing_disks(view: DomainView, uid: str) -> tuple[str, ...]:
@@ -364,13 +364,3 @@ def _destination(request: PrepareRequest, draft: InstanceRecord, here: InstanceP
         cpuset=draft.plan.vcpus.cpuset,
         vsock_cid=draft.allocations.vsock_cid or None,
     )
-
-
-def _is_free(address: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True

@@ -49,6 +49,19 @@ def node_options(config: Config) -> VMIMConfigurationOptions:
         found = Violation(field=SECTION, type="FieldTypeInvalid", message=str(error))
         raise InvalidRequest([*unknown, found], hint=HINT) from error
     violations = (*unknown, *check_options(options, SECTION))
+    networks = config.migration.networks
+    if options.network and options.network not in networks:
+        named = ", ".join(sorted(networks)) or "none"
+        message = f"no such migration network; migration.networks has {named}"
+        violations = (
+            *violations,
+            Violation(
+                field=f"{SECTION}.network",
+                type="FieldValueNotFound",
+                value=options.network[:80],
+                message=message,
+            ),
+        )
     if violations:
         raise InvalidRequest(violations, hint=HINT)
     return options

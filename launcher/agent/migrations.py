@@ -87,7 +87,7 @@ class Migrations:
         self.expected = Expected(services, instances, config.listen.tcp)
         instances.awaited = self.expected.awaited
         self.incoming: TargetSide = incoming_side(
-            config, services, instances, facts, self._incoming_journal, self.expected
+            config, services, instances, self._incoming_journal, self.expected
         )
 
     async def load(self) -> None:

@@ -58,6 +58,7 @@ class GrpcPeer:
             copied_bytes=request.copied_bytes,
             migration_id=request.migration_id,
             notice=request.notice,
+            network=request.network,
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)
@@ -72,6 +73,7 @@ class GrpcPeer:
             persistent_xml=reply.persistent_xml,
             disks_uri=reply.disks_uri,
             busy=reply.busy,
+            tls_destination=reply.tls_destination,
             libvirt_version=reply.libvirt_version,
         )
 

@@ -179,6 +179,7 @@ def prepare_request(wire: peer_pb2.PrepareMigrationRequest) -> PrepareRequest:
         copied_bytes=wire.copied_bytes,
         migration_id=wire.migration_id,
         notice=wire.notice,
+        network=wire.network,
     )
 
 
@@ -194,6 +195,7 @@ def prepare_reply(reply: PrepareReply) -> peer_pb2.PrepareMigrationResponse:
         persistent_xml=reply.persistent_xml,
         disks_uri=reply.disks_uri,
         busy=reply.busy,
+        tls_destination=reply.tls_destination,
         libvirt_version=reply.libvirt_version,
     )
 

@@ -31,7 +31,7 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Libvirt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The local libvirtd and how peers' libvirtd reach it ({address} is the migration address).
+    """The local libvirtd and how peers' libvirtd reach it ({address} is where the migration comes in).
 
     ``swtpm_dir`` is where it keeps the state of emulated TPMs, a directory for each domain's UUID.
     """
@@ -43,8 +43,11 @@ class Libvirt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Live migration: the address QEMU listens on for incoming ones, its ports, and limits.
+    """Live migration: where QEMU listens for incoming ones, its ports, and limits.
 
+    ``address`` is an address of this node, an interface or a network that it is in (looked up for each
+    migration), or ``unix:FOLDER``: sockets there, for nodes on one machine. ``networks`` names others by the
+    same, for the option ``network``.
     ``tls_dir`` is where QEMU finds its certificates (``migrate_tls_x509_cert_dir`` of qemu.conf); ``rules``
     names what decides about convergence, ``policies_dir`` a folder of MigrationPolicy files.
     ``link_bandwidth`` (a quantity, bytes a second) is what the link carries without a migration's own limit,
@@ -56,6 +59,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     address: str = ""
+    networks: dict[str, str] = {}
     port_min: int = 49152
     port_max: int = 49215
     outbound: int = 2

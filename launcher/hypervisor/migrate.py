@@ -47,6 +47,7 @@ def typed_params(params: MigrateParams) -> dict[str, str | int | list[str]]:
         (libvirt.VIR_MIGRATE_PARAM_DISKS_URI, params.disks_uri),
         (libvirt.VIR_MIGRATE_PARAM_COMPRESSION, params.compression),
         (libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION, params.tls_destination),
+        (libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS, params.listen_address),
     )
     return {name: value for name, value in given if value}
 

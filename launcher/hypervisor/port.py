@@ -203,8 +203,8 @@ class MigrateParams:
     """Arguments of one peer-to-peer migration.
 
     ``destination_uri`` is the target's libvirtd as the source's libvirtd reaches it; ``migrate_uri``
-    where the target's QEMU listens (``tcp://ADDRESS:PORT`` or ``unix:///PATH``); ``bandwidth_mib`` is
-    in MiB/s, 0 for no limit.
+    where the target's QEMU listens (``tcp://ADDRESS:PORT`` or ``unix:///PATH``), on ``listen_address`` alone
+    (empty: as its libvirt is configured); ``bandwidth_mib`` is in MiB/s, 0 for no limit.
     """
 
     destination_uri: str
@@ -218,6 +218,7 @@ class MigrateParams:
     disks_uri: str = ""
     compression: str = ""
     tls_destination: str = ""
+    listen_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

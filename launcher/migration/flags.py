@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -50,12 +52,23 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         migrate_disks=outgoing.migrate_disks,
         disks_uri=reply.disks_uri if outgoing.migrate_disks else "",
         compression=options.compression if parallel else "",
+        tls_destination=reply.tls_destination if encrypted(outgoing) else "",
+        listen_address=_listen_address(reply.migrate_uri),
     )
 
 
 def encrypted(outgoing: Outgoing) -> bool:
     """QEMU encrypts the stream, and asks for the other side's certificate."""
     return outgoing.tls and not outgoing.options.disable_tls
+
+
+def _listen_address(migrate_uri: str) -> str:
+    """The address in it: only the migration network may reach a QEMU that waits. Empty: it names a host."""
+    try:
+        host = urlsplit(migrate_uri).hostname or ""
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return ""
 
 
 def resume_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:

@@ -34,7 +34,8 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``source_time`` the time of day in seconds since 1970, ``disks`` those that are not copied,
     ``copied_bytes`` what those that are take on the source now. ``migration_id`` is what both ends call the
     migration when they share no control plane. ``notice`` is what the source remembers of the guest besides,
-    as JSON text: that its watchdog fired, what its probes said.
+    as JSON text: that its watchdog fired, what its probes said. ``network`` names the migration network that
+    the stream is to take (empty: the usual one).
     """
 
     attempt: str
@@ -51,6 +52,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     copied_bytes: int = 0
     migration_id: str = ""
     notice: str = ""
+    network: str = ""
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,6 +60,7 @@ class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``destination_xml`` is the domain as the target wants it to run, ``persistent_xml`` as it wants it
     remembered; empty: as on the source. ``disks_uri`` is where copied disks go, empty: libvirt chooses.
+    ``tls_destination`` is the name in the certificate of QEMU there; empty: the host of ``migrate_uri``.
     ``busy``: the only finding is that too many migrations come here now, or that it is not expected yet.
     """
 
@@ -68,6 +71,7 @@ class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     destination_xml: str = ""
     persistent_xml: str = ""
     disks_uri: str = ""
+    tls_destination: str = ""
     busy: bool = False
     libvirt_version: int = 0
     lease_s: float = 0.0

@@ -13,10 +13,22 @@ from launcher.hypervisor.port import DomainRecord
 from launcher.migration.peer import PrepareRequest
 
 
+class Landing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the stream of an attempt comes in: at an ``address`` of this node, or by sockets in a ``folder``.
+
+    ``server`` is the name in the certificate of QEMU here, when that is not for the address.
+    """
+
+    address: str = ""
+    folder: str = ""
+    server: str = ""
+
+
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent prepared for an attempt: the domain that will arrive and its XML here."""
 
     uuid: str
+    landing: Landing = Landing()
     destination_xml: str = ""
     persistent_xml: str = ""
 
@@ -91,9 +103,22 @@ class Endpoints:
     disks_uri: str = ""
 
 
-def tcp_endpoints(destination_uri: str, address: str) -> Callable[[str, int], Endpoints]:
-    """Endpoints on ``address`` (an IPv6 address is bracketed) for every attempt and port."""
-    host = f"[{address}]" if ":" in address and not address.startswith("[") else address
-    return lambda _attempt, port: Endpoints(
-        destination_uri=destination_uri, migrate_uri=f"tcp://{host}:{port}"
+EndpointsOf = Callable[[str, int, Landing], Endpoints]
+"""Of an attempt, the port that it has, and where its stream comes in."""
+
+
+def tcp_endpoints(destination_uri: str, address: str) -> EndpointsOf:
+    """Endpoints on ``address`` for every attempt and port."""
+    return lambda _attempt, port, _landing: Endpoints(
+        destination_uri=destination_uri, migrate_uri=tcp_uri(address, port)
     )
+
+
+def tcp_uri(address: str, port: int) -> str:
+    """``tcp://ADDRESS:PORT``; an IPv6 address is bracketed."""
+    return f"tcp://{bracketed(address)}:{port}"
+
+
+def bracketed(address: str) -> str:
+    """``address`` as a URI spells it."""
+    return f"[{address}]" if ":" in address and not address.startswith("[") else address

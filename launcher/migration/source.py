@@ -188,6 +188,7 @@ class SourceMigration:
             copied_bytes=self._material.copied_bytes,
             migration_id=outgoing.migration_id,
             notice=self._material.notice,
+            network=outgoing.options.network,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:

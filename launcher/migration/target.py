@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -26,8 +26,9 @@ from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.migration.ports import PortPool
 from launcher.migration.reservation import (
     Check,
-    Endpoints,
+    EndpointsOf,
     IncomingRecord,
+    Landing,
     Reservation,
     TargetHooks,
     TargetJournal,
@@ -55,7 +56,7 @@ class TargetSide:
         hooks: TargetHooks,
         checks: Sequence[Check],
         ports: PortPool,
-        endpoints: Callable[[str, int], Endpoints],
+        endpoints: EndpointsOf,
         clock: Clock,
         journal: TargetJournal,
         inbound: int = 2,
@@ -182,7 +183,7 @@ class TargetSide:
             state = _state(record, await self._domain(record.uuid))
             if target_side(state) is Side.POST_COPY and not record.adopted:
                 async with deadline("waiting for a new stream", ACT_DEADLINE_S):
-                    uri = self._endpoints(attempt, record.port).migrate_uri
+                    uri = self._endpoints(attempt, record.port, _landing(record)).migrate_uri
                     await self._hooks.reopen(record, uri)
             return state
 
@@ -308,13 +309,14 @@ class TargetSide:
         return self._reply(await self._save(record, reservation=reservation, expires=self._lease_end()))
 
     def _reply(self, record: IncomingRecord) -> PrepareReply:
-        endpoints = self._endpoints(record.attempt, record.port)
+        endpoints = self._endpoints(record.attempt, record.port, _landing(record))
         reservation = record.reservation or Reservation(uuid=record.uuid)
         return PrepareReply(
             node=self._node,
             destination_uri=endpoints.destination_uri,
             migrate_uri=endpoints.migrate_uri,
             disks_uri=endpoints.disks_uri,
+            tls_destination=_landing(record).server,
             destination_xml=reservation.destination_xml,
             persistent_xml=reservation.persistent_xml,
             lease_s=LEASE_S,
@@ -397,6 +399,10 @@ class TargetSide:
             await self._save(record, expires=self._lease_end())
         else:
             await self._let_go(record, domain)
+
+
+def _landing(record: IncomingRecord) -> Landing:
+    return record.reservation.landing if record.reservation is not None else Landing()
 
 
 def _state(record: IncomingRecord, domain: DomainRecord | None) -> TargetState:

@@ -39,6 +39,7 @@ class PrepareMigrationRequest(_message.Message):
     COPIED_BYTES_FIELD_NUMBER: _builtins.int
     MIGRATION_ID_FIELD_NUMBER: _builtins.int
     NOTICE_FIELD_NUMBER: _builtins.int
+    NETWORK_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     source_node: _builtins.str
     vmi: _builtins.str
@@ -62,6 +63,8 @@ class PrepareMigrationRequest(_message.Message):
     """What both ends call the migration (spec.sendTo, spec.receive) when they share no control plane. Empty: they do."""
     notice: _builtins.str
     """What the source remembers of the guest besides, as JSON: that its watchdog fired, what its probes said."""
+    network: _builtins.str
+    """The migration network that the stream is to take, by its name on both nodes. Empty: the usual one."""
     @_builtins.property
     def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SharedDisk]:
         """The disks that are not copied, which the target must find."""
@@ -83,10 +86,11 @@ class PrepareMigrationRequest(_message.Message):
         copied_bytes: _builtins.int = ...,
         migration_id: _builtins.str = ...,
         notice: _builtins.str = ...,
+        network: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "network", b"network", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -132,6 +136,7 @@ class PrepareMigrationResponse(_message.Message):
     DISKS_URI_FIELD_NUMBER: _builtins.int
     BUSY_FIELD_NUMBER: _builtins.int
     LIBVIRT_VERSION_FIELD_NUMBER: _builtins.int
+    TLS_DESTINATION_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     destination_uri: _builtins.str
     """Of the target's libvirtd, for the source's libvirtd."""
@@ -147,6 +152,8 @@ class PrepareMigrationResponse(_message.Message):
     busy: _builtins.bool
     """Refused only for now: as many migrations come here as may at a time."""
     libvirt_version: _builtins.int
+    tls_destination: _builtins.str
+    """The name in the certificate of the target's QEMU. Empty: the host of migrate_uri."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Not empty: refused, and nothing was left behind."""
@@ -164,10 +171,11 @@ class PrepareMigrationResponse(_message.Message):
         disks_uri: _builtins.str = ...,
         busy: _builtins.bool = ...,
         libvirt_version: _builtins.int = ...,
+        tls_destination: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "disks_uri", b"disks_uri", "findings", b"findings", "lease_seconds", b"lease_seconds", "libvirt_version", b"libvirt_version", "migrate_uri", b"migrate_uri", "node", b"node", "persistent_xml", b"persistent_xml"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "destination_uri", b"destination_uri", "destination_xml", b"destination_xml", "disks_uri", b"disks_uri", "findings", b"findings", "lease_seconds", b"lease_seconds", "libvirt_version", b"libvirt_version", "migrate_uri", b"migrate_uri", "node", b"node", "persistent_xml", b"persistent_xml", "tls_destination", b"tls_destination"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

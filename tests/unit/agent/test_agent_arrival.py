@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from launcher.agent.arrival import ArrivalChecks
+from launcher.agent.landing import Landings
 from launcher.host.config import Config, Migration, Network
 from launcher.migration.peer import PrepareRequest, SharedDisk
 
@@ -39,6 +40,7 @@ def findings(xml: str, *, config: Config | None = None, **request: Any) -> list[
         config or Config(),
         cast("Any", Host()),
         cast("Any", SimpleNamespace(records=lambda: ())),
+        Landings(config or Config()),
         lambda: NOW,
     )
     asked = PrepareRequest(attempt="a", source_node="s", vmi="{}", domain_xml=xml, **request)

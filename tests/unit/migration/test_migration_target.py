@@ -13,7 +13,7 @@ from launcher.errors import Exhausted, HypervisorUnavailable, StorageError
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
-from launcher.migration.reservation import tcp_endpoints
+from launcher.migration.reservation import Landing, tcp_endpoints
 from launcher.migration.target import LEASE_S, REMEMBER_S, TargetSide
 
 
@@ -316,4 +316,4 @@ def test_a_released_port_rests_while_others_are_free() -> None:
     ("address", "uri"), [("10.0.0.2", "tcp://10.0.0.2:1"), ("fd00::2", "tcp://[fd00::2]:1")]
 )
 def test_endpoints_write_addresses_as_uris(address: str, uri: str) -> None:
-    assert tcp_endpoints("qemu+tls://b/system", address)("x", 1).migrate_uri == uri
+    assert tcp_endpoints("qemu+tls://b/system", address)("x", 1, Landing()).migrate_uri == uri
