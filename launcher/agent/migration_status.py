@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from launcher.agent.port import MigrationView
@@ -50,7 +52,7 @@ def view(entry: OutgoingEntry, progress: MigrationProgress | None) -> MigrationV
             for transition in attempt.transitions
         ),
         migration_state=migration_state(entry),
-        conditions=_conditions(attempt),
+        conditions=tuple(_conditions(attempt)),
     )
     return MigrationView(
         object=msgspec.structs.replace(entry.manifest, status=status),
@@ -68,8 +70,8 @@ def migration_state(entry: OutgoingEntry) -> VirtualMachineInstanceMigrationStat
         source_node=outgoing.source_node,
         target_node=attempt.reply.node if attempt.reply is not None else outgoing.target_node,
         target_node_address=entry.target,
-        start_timestamp=_at(attempt, Phase.RUNNING),
-        end_timestamp=_at(attempt, Phase.SUCCEEDED) or _at(attempt, Phase.FAILED),
+        start_timestamp=_first(attempt, Phase.RUNNING),
+        end_timestamp=_last(attempt, Phase.SUCCEEDED) or _last(attempt, Phase.FAILED),
         completed=True if attempt.phase.final else None,
         failed=True if attempt.phase is Phase.FAILED else None,
         failure_reason=attempt.reason or None if attempt.phase is Phase.FAILED else None,
@@ -89,28 +91,34 @@ def _abort_status(attempt: AttemptRecord) -> str | None:
     return "Succeeded" if attempt.cause is Cause.CANCELLED else "Failed"
 
 
-def _conditions(attempt: AttemptRecord) -> tuple[VirtualMachineInstanceMigrationCondition, ...]:
-    if attempt.interrupted and not attempt.phase.final:
-        return (
-            VirtualMachineInstanceMigrationCondition(
-                type="PostCopyInterrupted",
-                status="True",
-                reason=Cause.POST_COPY_FAILED.value,
-                message=f"{attempt.interrupted} (resumed {attempt.resumes} times)",
-            ),
-        )
+def _conditions(attempt: AttemptRecord) -> Iterator[VirtualMachineInstanceMigrationCondition]:
+    """KubeVirt's where it has one (with a small letter), and ours. The first tells what holds now."""
     if attempt.phase is Phase.FAILED:
-        return (
-            VirtualMachineInstanceMigrationCondition(
-                type="Failed",
-                status="True",
-                reason=attempt.cause.value,
-                message=attempt.reason,
-                last_transition_time=_at(attempt, Phase.FAILED),
-            ),
+        yield _condition("Failed", attempt.cause.value, attempt.reason, _last(attempt, Phase.FAILED))
+    if attempt.interrupted and not attempt.phase.final:
+        message = f"{attempt.interrupted} (resumed {attempt.resumes} times)"
+        yield _condition("PostCopyInterrupted", Cause.POST_COPY_FAILED.value, message)
+    if attempt.held and not attempt.phase.final:
+        yield _condition("migrationBlockedByUtilityVolumes", "UtilityVolumesPresent", attempt.held)
+    if attempt.cancel:
+        yield _condition("migrationAbortRequested", "Requested", "somebody wants it cancelled")
+    for earlier in attempt.earlier:
+        yield _condition(
+            "Retried", earlier.cause.value, f"an earlier attempt ended: {earlier.reason}", earlier.at
         )
-    return ()
 
 
-def _at(attempt: AttemptRecord, phase: Phase) -> str | None:
-    return next((transition.at for transition in attempt.transitions if transition.phase is phase), None)
+def _condition(
+    kind: str, reason: str, message: str, at: str | None = None
+) -> VirtualMachineInstanceMigrationCondition:
+    return VirtualMachineInstanceMigrationCondition(
+        type=kind, status="True", reason=reason, message=message, last_transition_time=at
+    )
+
+
+def _first(attempt: AttemptRecord, phase: Phase) -> str | None:
+    return next((told.at for told in attempt.transitions if told.phase is phase), None)
+
+
+def _last(attempt: AttemptRecord, phase: Phase) -> str | None:
+    return next((told.at for told in reversed(attempt.transitions) if told.phase is phase), None)

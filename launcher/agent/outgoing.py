@@ -11,11 +11,13 @@ import msgspec
 from launcher.agent.departure import copied_bytes, deadline_s, shared_disks
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
+from launcher.agent.landing import places
 from launcher.agent.machine import Machine, Services
 from launcher.agent.material import companions_for_target
 from launcher.agent.migration_options import outbound_limit
 from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
+from launcher.agent.outgoing_ends import before_the_end, ended, failed
 from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
 from launcher.agent.recordings import Recordings, header_of
@@ -27,9 +29,10 @@ from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
-from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase, Transition
+from launcher.migration.again import again
+from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase
 from launcher.migration.compose import make_policy
-from launcher.migration.progress import MigrationProgress, MigrationReport
+from launcher.migration.progress import MigrationProgress
 from launcher.migration.source import SourceMigration, reopened
 from launcher.spec.codec import dec_hook, enc_hook
 
@@ -81,10 +84,10 @@ class OutgoingRuns:
         for text in (await self._services.store.documents(KIND)).values():
             entry = msgspec.json.decode(text, type=OutgoingEntry, dec_hook=dec_hook)
             self._entries[entry.key] = entry
-            if _ended(entry.attempt) and entry.attempt.attempt in held:
+            if ended(entry.attempt) and entry.attempt.attempt in held:
                 self._settling.add(entry.key)
             self._publish(entry)
-            if not _ended(entry.attempt) or entry.key in self._settling:
+            if not ended(entry.attempt) or entry.key in self._settling:
                 self.run(entry)
             elif entry.attempt.untold:
                 self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
@@ -116,14 +119,15 @@ class OutgoingRuns:
         self._entries.pop(entry.key, None)
         self._progress.pop(entry.key, None)
         self._hub.remove(entry.key)
-        await self._recordings.drop(entry.attempt.attempt)
+        for token in entry.attempt.tokens:
+            await self._recordings.drop(token)
 
     async def recording(self, key: str) -> bytes:
         """What is recorded of a migration, as JSON lines; raises NotFound."""
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
-        return await self._recordings.read(entry.attempt.attempt)
+        return await self._recordings.read(entry.attempt.token)
 
     def run(self, entry: OutgoingEntry) -> None:
         """Carry the entry on in a task of its own."""
@@ -171,7 +175,7 @@ class OutgoingRuns:
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
-        if _ended(entry.attempt):
+        if ended(entry.attempt):
             await self.drop(entry)
             return
         await self.save(msgspec.structs.replace(entry, deleted=True))
@@ -202,7 +206,7 @@ class OutgoingRuns:
         if entry is None or entry.attempt.phase.final or entry.attempt.phase is Phase.RUNNING:
             return
         reason = f"bug in launcher: {type(error).__name__}: {error}"
-        attempt = _failed(entry.attempt, Cause.SOURCE_UNABLE, reason, at=self._services.clock.now())
+        attempt = failed(entry.attempt, Cause.SOURCE_UNABLE, reason, at=self._services.clock.now())
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
     async def _run(self, key: str) -> None:
@@ -222,18 +226,20 @@ class OutgoingRuns:
         if entry.attempt.cancel or entry.attempt.phase not in (Phase.PENDING, Phase.PREPARING_TARGET):
             at_once.set()  # A job that runs already is watched, whoever else waits.
         within_s = float(entry.attempt.outgoing.options.utility_volumes_timeout_s)
-        held = await released(machine, within_s=within_s, at_once=at_once)
+        held = await released(
+            machine, within_s=within_s, at_once=at_once, tell=lambda why: self._hold(key, why)
+        )
         if held:
             del self._at_once[key]
             now = self._services.clock.now()
-            attempt = _failed(self._entries[key].attempt, Cause.UTILITY_VOLUMES, held, at=now)
+            attempt = failed(self._entries[key].attempt, Cause.UTILITY_VOLUMES, held, at=now)
             await self.note(key, machine, attempt)
         else:
             async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
                 del self._at_once[key]
                 attempt = await self._carry(self._entries[key], machine)
         for _ in range(CONFIRM_TRIES):
-            if _ended(attempt):
+            if ended(attempt):
                 break
             await asyncio.sleep(CONFIRM_AGAIN_S)
             attempt = await self._carry(self._entries[key], machine)
@@ -248,12 +254,22 @@ class OutgoingRuns:
             await self.drop(self._entries[key])
         await self._trim()
 
+    async def _hold(self, key: str, why: str) -> None:
+        entry = self._entries[key]
+        await self.save(
+            msgspec.structs.replace(entry, attempt=msgspec.structs.replace(entry.attempt, held=why))
+        )
+
     async def _carry(self, entry: OutgoingEntry, machine: Machine) -> AttemptRecord:
         while True:
             waiting = self._connected
             if self._services.hypervisor.connected:
                 try:
-                    return await self._attempt(entry, machine)
+                    attempt = await self._attempt(entry, machine)
+                    entry = self._entries[entry.key]
+                    if entry.attempt.phase.final:
+                        return attempt
+                    continue  # A second attempt, see ``note``.
                 except HypervisorUnavailable as error:
                     log.warning("a migration waits for libvirt", migration=entry.key, why=str(error))
             await waiting.wait()
@@ -301,7 +317,12 @@ class OutgoingRuns:
     async def note(self, key: str, machine: Machine, attempt: AttemptRecord) -> None:
         """The engine's record changed: store and show it, its end not before ``_settle``."""
         entry = msgspec.structs.replace(self._entries[key], attempt=attempt)
-        if _ended(attempt):
+        second = again(attempt, tuple(places(self._config)), at=self._services.clock.now())
+        if second is not None and not entry.deleted:
+            log.warning("a migration is tried again", migration=key, why=second.steps[-1].reason)
+            await self._recordings.end(entry)
+            attempt, entry = second, msgspec.structs.replace(entry, attempt=second)
+        if ended(attempt):
             self._settling.add(key)
         await self.save(entry)
         if not machine.gone:
@@ -346,14 +367,15 @@ class OutgoingRuns:
             await self.save(msgspec.structs.replace(present, attempt=told))
 
     async def _trim(self) -> None:
-        ended = [entry for entry in self.entries() if _ended(entry.attempt)]
-        ended.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
-        for entry in ended[: max(0, len(ended) - KEPT)]:
+        over = [entry for entry in self.entries() if ended(entry.attempt)]
+        over.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
+        for entry in over[: max(0, len(over) - KEPT)]:
             await self.drop(entry)
         await self._prune()
 
     async def _prune(self) -> None:
-        await self._recordings.prune(frozenset(entry.attempt.attempt for entry in self.entries()))
+        tokens = (token for entry in self.entries() for token in entry.attempt.tokens)
+        await self._recordings.prune(frozenset(tokens))
 
     def _peer(self, target: str) -> GrpcPeer:
         if target not in self._peers:
@@ -361,11 +383,13 @@ class OutgoingRuns:
         return self._peers[target]
 
     def _tell(self, key: str, progress: MigrationProgress) -> None:
+        if Phase(progress.phase).final:
+            return  # The report tells it, unless it is tried again.
         self._progress[key] = progress
         self._publish(self._entries[key])
 
     def _publish(self, entry: OutgoingEntry) -> None:
-        shown = _before_the_end(entry) if entry.key in self._settling else entry
+        shown = before_the_end(entry) if entry.key in self._settling else entry
         self._hub.set(entry.key, view(shown, self._progress.get(entry.key)))
 
 
@@ -379,28 +403,3 @@ class _Journal:
 
     async def save(self, record: AttemptRecord) -> None:
         await self._runs.note(self._key, self._machine, record)
-
-
-def _before_the_end(entry: OutgoingEntry) -> OutgoingEntry:
-    """The entry as it is shown while its end is settled: it runs."""
-    transitions = tuple(t for t in entry.attempt.transitions if not t.phase.final)
-    phase = transitions[-1].phase if transitions else Phase.PENDING
-    attempt = msgspec.structs.replace(entry.attempt, phase=phase, transitions=transitions, report=None)
-    return msgspec.structs.replace(entry, attempt=attempt)
-
-
-def _failed(attempt: AttemptRecord, cause: Cause, reason: str, *, at: str) -> AttemptRecord:
-    """The record of an attempt that fails before its engine did anything."""
-    return msgspec.structs.replace(
-        attempt,
-        phase=Phase.FAILED,
-        cause=cause,
-        reason=reason,
-        transitions=(*attempt.transitions, Transition(phase=Phase.FAILED, at=at)),
-        report=MigrationReport(succeeded=False, reason=reason),
-    )
-
-
-def _ended(attempt: AttemptRecord) -> bool:
-    """Nothing is left to do: it failed, or it succeeded and the target confirmed."""
-    return attempt.phase is Phase.FAILED or (attempt.phase is Phase.SUCCEEDED and attempt.confirmed)

@@ -91,11 +91,11 @@ class Recordings:
 
     async def end(self, entry: OutgoingEntry) -> None:
         """Write the last line and compress. Ended ones stay as they are."""
-        recorder = self._open.pop(entry.attempt.attempt, None)
+        recorder = self._open.pop(entry.attempt.token, None)
         if recorder is not None:
             await recorder.flush()
         try:
-            await asyncio.to_thread(_end, self._folder, _stem(entry.attempt.attempt), encode(_ended(entry)))
+            await asyncio.to_thread(_end, self._folder, _stem(entry.attempt.token), encode(_ended(entry)))
         except (OSError, StorageError) as error:
             log.warning("a recording stays as it is", migration=entry.key, why=str(error))
 
@@ -134,7 +134,7 @@ def header_of(entry: OutgoingEntry, at: str) -> Header:
         version=VERSION,
         migration=entry.key,
         instance=f"{namespace}/{entry.manifest.spec.vmi_name or ''}",
-        attempt=outgoing.attempt,
+        attempt=entry.attempt.token,
         source_node=outgoing.source_node,
         target_node=outgoing.target_node,
         rules=outgoing.policy,

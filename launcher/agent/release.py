@@ -7,19 +7,23 @@ Who added them takes them away again; nothing is taken away here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from launcher.agent.machine import Machine
 from launcher.errors import TimedOut
 
 
-async def released(machine: Machine, *, within_s: float, at_once: asyncio.Event) -> str:
+async def released(
+    machine: Machine, *, within_s: float, at_once: asyncio.Event, tell: Callable[[str], Awaitable[None]]
+) -> str:
     """Wait until the utility volumes have left, or ``at_once`` is set; why it cannot go on, else empty.
 
-    An agent that restarts begins to wait anew.
+    ``tell`` is told what is waited for, and nothing when it is over. An agent that restarts waits anew.
     """
     if at_once.is_set() or not _names(machine):
         return ""
+    await tell(f"waits for utility volumes to be removed: {', '.join(_names(machine))}")
     waiting = asyncio.create_task(_until_released(machine, within_s), name="release of utility volumes")
     hurry = asyncio.create_task(at_once.wait(), name="end of the wait for utility volumes")
     try:
@@ -28,6 +32,7 @@ async def released(machine: Machine, *, within_s: float, at_once: asyncio.Event)
         waiting.cancel()
         hurry.cancel()
     names = _names(machine)
+    await tell("")
     if at_once.is_set() or not names or machine.gone:
         return ""
     return (

@@ -22,8 +22,11 @@ async def remind(attempt: AttemptRecord, peer: Peer) -> None:
     for pause_s in PAUSES_S:
         await asyncio.sleep(pause_s)
         try:
-            answer = await peer.finish(attempt.attempt, succeeded=False, reason=attempt.reason, reclaim=True)
+            answers = [
+                await peer.finish(token, succeeded=False, reason=attempt.reason, reclaim=True)
+                for token in attempt.tokens
+            ]
         except LauncherError:
             continue
-        if heard(answer):
+        if all(map(heard, answers)):
             return

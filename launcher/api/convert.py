@@ -145,6 +145,7 @@ def _report(report: MigrationReport) -> migrations_pb2.MigrationReport:
         disk_bytes=report.disk_bytes,
         disk_ms=report.disk_ms,
         post_copy=report.post_copy,
+        earlier=map(_report, report.earlier),
     )
 
 

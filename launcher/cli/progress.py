@@ -68,6 +68,9 @@ def report_lines(report: MigrationReport) -> list[str]:
         if report.HasField(field)  # type: ignore[arg-type]
     ]
     rows.append(("Measured by", report.source or "nobody"))
+    rows += [
+        (f"Attempt {number}", f"failed: {earlier.reason}") for number, earlier in enumerate(report.earlier, 1)
+    ]
     lines = ["Migration report", *(f"  {label + ':':<14}{value}" for label, value in rows)]
     if report.steps:
         lines.append("  Steps:")

@@ -97,6 +97,15 @@ class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of the same migration that ended before this one; ``at`` is when (RFC 3339)."""
+
+    cause: Cause
+    reason: str
+    at: str
+    report: MigrationReport
+
+
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known of an attempt; saved before each thing that cannot be taken back.
 
@@ -105,8 +114,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``call_error`` is what the migrate call said at its end.
     ``interrupted`` is why post-copy stands still, since ``interrupted_at`` (as ``job_began``), empty while it
     does not; it was resumed ``resumes`` times, and ``crashes`` times the target's libvirtd ended by that.
+    ``held`` is what it waits for before it takes its turn, a sentence; empty: nothing.
     ``untold``: the guest stayed, and the target has not heard that yet.
     ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
+    ``earlier`` is what was tried before within this migration, ``over`` the network that this attempt takes
+    instead of the one of its options. ``by_hand``: somebody had it looked at again; nothing is begun anew.
     """
 
     outgoing: Outgoing
@@ -130,13 +142,33 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause = Cause.NONE
     reason: str = ""
     confirmed: bool = False
+    held: str = ""
     untold: bool = False
     report: MigrationReport | None = None
+    earlier: tuple[Earlier, ...] = ()
+    over: str | None = None
+    by_hand: bool = False
 
     @property
     def attempt(self) -> str:
         """The uid of the migration object."""
         return self.outgoing.attempt
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """What this attempt and those before it are called between the two agents; this one is the last."""
+        later = (f"{self.attempt}-{number + 2}" for number in range(len(self.earlier)))
+        return (self.attempt, *later)
+
+    @property
+    def token(self) -> str:
+        """What this attempt is called between the two agents, and its recording."""
+        return self.tokens[-1]
+
+    @property
+    def network(self) -> str:
+        """The migration network that this attempt takes; empty: the usual one."""
+        return self.outgoing.options.network if self.over is None else self.over
 
 
 def encode(record: AttemptRecord) -> str:

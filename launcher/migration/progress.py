@@ -36,7 +36,8 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
 
     ``disk_bytes`` were copied of disks, for ``disk_ms`` before memory began to flow. ``steps`` are the
-    actions of the policy: (elapsed seconds, action, reason).
+    actions of the policy: (elapsed seconds, action, reason). ``earlier`` are the reports of attempts of the
+    same migration that failed before this one.
     """
 
     succeeded: bool
@@ -52,5 +53,6 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disk_ms: int | None = None
     post_copy: bool = False
     steps: tuple[tuple[float, str, str], ...] = ()
+    earlier: tuple[MigrationReport, ...] = ()
     source: str = "libvirt"
     """Where the numbers come from: ``libvirt`` (completed-job statistics) or ``samples`` (our last poll)."""

@@ -20,6 +20,33 @@ def unfit(state: DomainState, reason: str) -> str:
     return f"the guest does not run: its state is {state.value} ({reason})"
 
 
+# What libvirtd says when the connection to the other one broke: that one ended, or the link did.
+_BROKE = (
+    "client socket is closed",
+    "keepalive timeout",
+    "End of file while reading data",
+    "Cannot recv data",
+)
+_UNREACHABLE = (
+    "No route to host",
+    "Network is unreachable",
+    "Connection timed out",
+    "unable to connect to server at",
+)
+STILL_S = 2.0
+"""A link over which nothing came for so long before the connection broke is what broke: a daemon that ends
+is noticed at once, its silence after 3.5 s at the earliest (a few retransmissions), as a rule after 30 s."""
+
+
+def cause_of(error: str, *, still_s: float) -> Cause:
+    """The cause of what the migrate call said, if the guest stayed; ``still_s``: nothing moved before it."""
+    if any(words in error for words in _UNREACHABLE):
+        return Cause.LINK
+    if any(words in error for words in _BROKE):
+        return Cause.LINK if still_s >= STILL_S else Cause.INTERRUPTED
+    return Cause.HYPERVISOR
+
+
 def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
     """Cause and sentence of an attempt whose guest did not move, or is nobody's."""
     match resolved.verdict:

@@ -147,7 +147,7 @@ class Recovery:
         with contextlib.suppress(LauncherError):  # The resume will say what is wrong.
             async with deadline("ending a dead stream", CUT_DEADLINE_S):
                 if await self._hypervisor.stream_status(self._ledger.record.outgoing.uuid) == PAUSED:
-                    await self._peer.interrupt(self._ledger.record.attempt)
+                    await self._peer.interrupt(self._ledger.record.token)
 
     async def _past_libvirt(self, migrate_uri: str) -> Ending:
         """Have QEMU resume by itself. It never returns well: who has the guest is seen when it is whole."""
@@ -158,7 +158,7 @@ class Recovery:
                 status = await self._hypervisor.stream_status(uuid)
                 if status in _FLOWS:
                     return Ending(returned=False, error=f"QEMU says that the {_STILL_RUNS} ({status})")
-                await self._peer.reopen(record.attempt)
+                await self._peer.reopen(record.token)
                 await self._hypervisor.resume_stream(uuid, migrate_uri)
         except HostUnsupported as error:
             self._barred, self._hangs = str(error) if record.crashes else "", False
@@ -187,7 +187,7 @@ class Recovery:
             record = self._ledger.record
             ends = (
                 lambda: self._hypervisor.pause_post_copy(record.outgoing.uuid),
-                lambda: self._peer.interrupt(record.attempt),
+                lambda: self._peer.interrupt(record.token),
             )
             for end in ends:
                 with contextlib.suppress(LauncherError):  # One of the two knows already.

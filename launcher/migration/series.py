@@ -54,6 +54,15 @@ class Series:
         # A counter that fell belongs to another phase (disks ended, memory began).
         return max((last.processed or 0) - (first.processed or 0), 0) / (last.t - first.t)
 
+    def still_s(self) -> float:
+        """For how long nothing was sent up to the newest sample."""
+        counted = [s for s in self._samples if s.processed is not None]
+        if not counted:
+            return 0.0
+        same = next((s for s in reversed(counted) if s.processed != counted[-1].processed), None)
+        first = counted[0] if same is None else counted[counted.index(same) + 1]
+        return counted[-1].t - first.t
+
     def eta_s(self) -> float | None:
         """Seconds until all that is known to be left is sent: the earliest end, None when nothing moves.
 

@@ -13,6 +13,7 @@ state, or, when it is gone, both sides are asked who owns the guest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -38,12 +39,12 @@ from launcher.migration.monitor import Ending, Monitor
 from launcher.migration.ownership import SourceSide, Verdict
 from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
-from launcher.migration.progress import MigrationProgress
-from launcher.migration.reasons import failure, unfit
+from launcher.migration.progress import MigrationProgress, MigrationReport
+from launcher.migration.reasons import cause_of, failure, unfit
 from launcher.migration.recording import Recorder
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
-from launcher.migration.resolve import RESOLVE_S, Resolver
+from launcher.migration.resolve import RESOLVE_S, Resolver, heard
 
 PREPARE_DEADLINE_S = 20.0
 """The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
@@ -130,7 +131,7 @@ class SourceMigration:
     async def _prepare(self) -> bool:
         """Up to ``TargetReady``; False when the attempt ended."""
         await self._enter(Phase.PENDING)
-        if await self._cancelled():
+        if await self._cancelled() or not await self._earlier_is_over():
             return False
         reply = await self._reply()
         if reply is None:
@@ -140,6 +141,30 @@ class SourceMigration:
             return False
         await self._enter(Phase.TARGET_READY, reply=reply)
         return not await self._cancelled(release=True)
+
+    async def _earlier_is_over(self) -> bool:
+        """The target has nothing of an attempt before this one; False when the attempt ended."""
+        gives_up = self._clock.monotonic() + AWAY_S
+        for earlier in self.record.earlier:
+            self._publish(self._monitor.phase_progress(self.record.phase, self.record.steps[-1].reason))
+            while self.record.untold:
+                with contextlib.suppress(LauncherError):
+                    async with deadline("telling the target of the earlier attempt", READ_DEADLINE_S):
+                        token = self.record.tokens[0]
+                        told = await self._peer.finish(
+                            token, succeeded=False, reason=earlier.reason, reclaim=True
+                        )
+                        if heard(told):
+                            await self._ledger.change(untold=False)
+                            break
+                if await self._cancelled():
+                    return False
+                if self._clock.monotonic() > gives_up:
+                    reason = f"{earlier.reason}; not tried again, for the target does not answer"
+                    await self._fail(earlier.cause, reason)
+                    return False
+                await self._monitor.pause(PREPARE_AGAIN_S)
+        return True
 
     async def _reply(self) -> PrepareReply | None:
         """The target's answer, as soon as it takes another migration; None when the attempt ended."""
@@ -175,7 +200,7 @@ class SourceMigration:
         paused = domain.state is DomainState.PAUSED
         self._ledger.note(outgoing=msgspec.structs.replace(outgoing, user_paused=paused))
         return PrepareRequest(
-            attempt=outgoing.attempt,
+            attempt=self.record.token,
             source_node=outgoing.source_node,
             vmi=self._material.vmi,
             domain_xml=xml,
@@ -188,7 +213,7 @@ class SourceMigration:
             copied_bytes=self._material.copied_bytes,
             migration_id=outgoing.migration_id,
             notice=self._material.notice,
-            network=outgoing.options.network,
+            network=self.record.network,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:
@@ -224,7 +249,7 @@ class SourceMigration:
         """Give the target's reservation back; a target that does not hear it lets the lease run out."""
         try:
             async with deadline("releasing the target", READ_DEADLINE_S):
-                await self._peer.finish(self.record.attempt, succeeded=False, reason=reason)
+                await self._peer.finish(self.record.token, succeeded=False, reason=reason)
         except LauncherError as error:
             self._ledger.step_taken("release failed", str(error))
 
@@ -263,7 +288,7 @@ class SourceMigration:
             self._hypervisor,
             self._peer,
             self._clock,
-            attempt=record.attempt,
+            attempt=record.token,
             uuid=record.outgoing.uuid,
         )
         # Post-copy that broke is not waited on: it is resumed.
@@ -302,7 +327,8 @@ class SourceMigration:
         if record.abort_cause:
             return record.abort_cause, record.abort_reason
         if record.call_error:
-            return Cause.HYPERVISOR, record.call_error
+            still_s = self._monitor.series.still_s()
+            return cause_of(record.call_error, still_s=still_s), record.call_error
         if final is not None and final.error:
             return Cause.HYPERVISOR, final.error
         return Cause.INTERRUPTED, "the migration was gone when the agent looked again"
@@ -310,41 +336,37 @@ class SourceMigration:
     async def _succeed(self, final: JobStats | None, note: str, *, confirmed: bool) -> None:
         if self.record.cancel:
             note = "; ".join(filter(None, ("the request to cancel came too late", note)))
-        report = make_report(
-            succeeded=True,
-            reason=note,
-            final=final,
-            samples=self._monitor.series.samples,
-            steps=self.record.steps,
-            elapsed_s=self._ledger.elapsed,
-            post_copy=self.record.post_copy,
-        )
         await self._enter(
             Phase.SUCCEEDED,
             reason=note,
             confirmed=confirmed,
-            report=report,
+            report=self._report(note, final, succeeded=True),
             interrupted="",
             interrupted_at=None,
         )
 
     async def _fail(self, cause: Cause, reason: str, *, final: JobStats | None = None) -> None:
+        report = self._report(reason, final, succeeded=False)
+        await self._enter(Phase.FAILED, cause=cause, reason=reason, report=report)
+
+    def _report(self, reason: str, final: JobStats | None, *, succeeded: bool) -> MigrationReport:
+        record = self.record
         report = make_report(
-            succeeded=False,
+            succeeded=succeeded,
             reason=reason,
             final=final,
             samples=self._monitor.series.samples,
-            steps=self.record.steps,
+            steps=record.steps,
             elapsed_s=self._ledger.elapsed,
-            post_copy=self.record.post_copy,
+            post_copy=record.post_copy,
         )
-        await self._enter(Phase.FAILED, cause=cause, reason=reason, report=report)
+        return msgspec.structs.replace(report, earlier=tuple(one.report for one in record.earlier))
 
     async def _confirm_late(self) -> None:
         """The migration succeeded but the target had not confirmed; ask once more."""
         record = self.record
         resolver = Resolver(
-            self._hypervisor, self._peer, self._clock, attempt=record.attempt, uuid=record.outgoing.uuid
+            self._hypervisor, self._peer, self._clock, attempt=record.token, uuid=record.outgoing.uuid
         )
         resolved = await resolver.resolve(suspended=record.suspended, reason="", limit_s=READ_DEADLINE_S)
         if resolved.verdict is Verdict.TARGET_OWNS:
@@ -383,6 +405,7 @@ def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
         cause=Cause.NONE,
         reason="",
         report=None,
+        by_hand=True,
     )
 
 

@@ -146,6 +146,7 @@ class MigrationReport(_message.Message):
     DISK_BYTES_FIELD_NUMBER: _builtins.int
     DISK_MS_FIELD_NUMBER: _builtins.int
     POST_COPY_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
     succeeded: _builtins.bool
     reason: _builtins.str
     """Why it did not succeed."""
@@ -167,6 +168,10 @@ class MigrationReport(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MigrationStep]:
         """Everything the policy did, in order."""
 
+    @_builtins.property
+    def earlier(self) -> _containers.RepeatedCompositeFieldContainer[Global___MigrationReport]:
+        """Attempts of the same migration that failed before this one."""
+
     def __init__(
         self,
         *,
@@ -184,10 +189,11 @@ class MigrationReport(_message.Message):
         disk_bytes: _builtins.int | None = ...,
         disk_ms: _builtins.int | None = ...,
         post_copy: _builtins.bool = ...,
+        earlier: _abc.Iterable[Global___MigrationReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "setup_ms", b"setup_ms", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "post_copy", b"post_copy", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "earlier", b"earlier", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "post_copy", b"post_copy", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disk_bytes: _TypeAlias = _typing.Literal["disk_bytes"]  # noqa: Y015
     _WhichOneofArgType__disk_bytes: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes"]  # noqa: Y015

@@ -87,9 +87,9 @@ async def test_whatever_dies_in_pre_copy_the_guest_goes_on_at_the_source(
     a, b = nodes
     faults: tuple[tuple[Fault, set[Cause]], ...] = (
         (_target_qemu, {Cause.HYPERVISOR}),
-        (_source_libvirtd, {Cause.INTERRUPTED, Cause.HYPERVISOR}),
-        (_target_libvirtd, {Cause.HYPERVISOR}),
-        (_cable, {Cause.HYPERVISOR}),
+        (_source_libvirtd, {Cause.INTERRUPTED}),
+        (_target_libvirtd, {Cause.INTERRUPTED}),
+        (_cable, {Cause.LINK}),
     )
     async with moving(a, b, tmp_path, NEVER) as pair:
         for fault, causes in faults:

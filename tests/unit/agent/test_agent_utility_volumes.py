@@ -194,12 +194,20 @@ async def test_a_migration_waits_for_them(record: InstanceRecord, tmp_path: Path
     )
     after = change(record, STORE)
     machine, at_once = Machine(services, after), asyncio.Event()
-    held = await released(machine, within_s=0.0, at_once=at_once)
+    told: list[str] = []
+
+    async def tell(why: str) -> None:
+        told.append(why)
+
+    held = await released(machine, within_s=0.0, at_once=at_once, tell=tell)
+    assert told == ["waits for utility volumes to be removed: store", ""]
     assert held == "utility volumes are still there after 0 s (utilityVolumesTimeout): store"
-    waiting = asyncio.create_task(released(machine, within_s=60.0, at_once=at_once))
+    waiting = asyncio.create_task(released(machine, within_s=60.0, at_once=at_once, tell=tell))
     await machine.update(lambda present: change(replace(present, outgoing="attempt"), claims=()))
     assert await waiting == ""
-    cancelled = asyncio.create_task(released(Machine(services, after), within_s=60.0, at_once=at_once))
+    cancelled = asyncio.create_task(
+        released(Machine(services, after), within_s=60.0, at_once=at_once, tell=tell)
+    )
     at_once.set()
     assert await cancelled == ""
     await store.close()

