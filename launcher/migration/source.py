@@ -336,8 +336,12 @@ class SourceMigration:
     async def _succeed(self, final: JobStats | None, note: str, *, confirmed: bool) -> None:
         if self.record.cancel:
             note = "; ".join(filter(None, ("the request to cancel came too late", note)))
+        reply = self.record.reply
+        if reply is not None:  # Its documents are most of what is remembered of a migration for a long time.
+            reply = msgspec.structs.replace(reply, destination_xml="", persistent_xml="")
         await self._enter(
             Phase.SUCCEEDED,
+            reply=reply,
             reason=note,
             confirmed=confirmed,
             report=self._report(note, final, succeeded=True),

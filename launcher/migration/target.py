@@ -339,7 +339,7 @@ class TargetSide:
         if not record.adopted:
             await self._hooks.adopt(record, domain)
             until = self._clock.monotonic() + REMEMBER_S
-            record = await self._save(record, adopted=True, expires=until)
+            record = await self._save(record, adopted=True, reservation=None, expires=until)
             self._ports.release(record.attempt)
         return _state(record, domain)
 

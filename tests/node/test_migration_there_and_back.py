@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 from agent_world import eventually, qemu_pid
-from migration_matrix import NAME, WIRE_MBIT, Subject, frozen, matrix, phase
+from migration_matrix import NAME, WIRE_MBIT, Subject, frozen, matrix, mode, phase
 
 from launcher.agent.outgoing import KEPT
 from launcher.lab.node import Node
@@ -44,6 +44,8 @@ NETWORKS = "[{name: pod, pod: {}}, {name: lab, multus: {networkName: lab}}]"
 MOMENTS = {"ask": 1.0, "prepare": 0.3, "pre-copy": 2.0, "hand-over": 0.3, "post-copy": 1.0, "settle": 0.3}
 VICTIMS = ("source", "target", "both")
 FOLDERS = ("/var/lib/launcher", "/run/launcher", "/var/lib/libvirt", "/run/libvirt")
+ENDED = {"outgoing": 6000, "incoming": 500}
+"""Bytes of what is kept of a migration that ended well."""
 KEPT_ON_PURPOSE = re.compile(r"/recordings/|/launcher\.db")
 
 
@@ -141,11 +143,11 @@ def travel(subject: Subject, trip: Trip) -> str:
         case "settle":
             eventually("it runs there", lambda: domain_state(subject.target).startswith("running"))
         case "post-copy":
-            subject.until_post_copy(name)
+            subject.until(name, lambda m: mode(m) == "PostCopy")
     if trip.moment not in {"", "ask"}:
         restart(subject, trip)
-    if trip.post_copy and trip.moment != "post-copy":
-        subject.until_post_copy(name)
+    if trip.post_copy:
+        subject.until(name, lambda m: mode(m) == "PostCopy")
     subject.target.rate(None)
     return name
 
@@ -173,7 +175,8 @@ def has(node: Node) -> Counter[str]:
 def changes(node: Node, before: Counter[str]) -> list[str]:
     """What is there and was not before, and the other way round."""
     now = has(node)
-    return [*(f"+ {name}" for name in now - before), *(f"- {name}" for name in before - now)]
+    added, lost = (now - before).elements(), (before - now).elements()
+    return [*(f"+ {name}" for name in added), *(f"- {name}" for name in lost)]
 
 
 def lines(node: Node, *argv: str) -> list[str]:
@@ -190,16 +193,21 @@ def files(node: Node) -> Iterator[str]:
 
 
 def rows(node: Node) -> Sequence[str]:
-    """What the agent remembers, but for ended migrations, which are bounded in number."""
+    """What the agent remembers, but for ended migrations: those that left are bounded in number, those that
+    came are forgotten after an hour."""
     database = node.layout.outside("/var/lib/launcher/launcher.db")
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as open_one:
-        kinds = open_one.execute("SELECT kind FROM documents").fetchall()
-        found = Counter(str(kind) for (kind,) in kinds)
-        assert found["outgoing"] <= KEPT
+        documents = open_one.execute("SELECT kind, length(record) FROM documents").fetchall()
         steps = open_one.execute("SELECT step FROM journal").fetchall()
         instances = open_one.execute("SELECT uid FROM instances").fetchall()
-    kept = [f"document {kind}" for kind in found.elements() if kind != "outgoing"]
-    return [*kept, *(f"journal {row[0]}" for row in steps), *(f"instance {row[0]}" for row in instances)]
+    kinds = Counter(str(kind) for kind, _ in documents)
+    assert kinds["outgoing"] <= KEPT
+    over = [kind for kind, size in documents if size > ENDED.get(kind, 0)]
+    return [
+        *(f"document {kind}" for kind in over),
+        *(f"journal {row[0]}" for row in steps),
+        *(f"instance {row[0]}" for row in instances),
+    ]
 
 
 def agent(node: Node) -> Agent:

@@ -40,6 +40,14 @@ def test_the_guest_moves_and_every_phase_is_stamped() -> None:
     assert stage.notebook.last == record
 
 
+def test_what_is_remembered_of_a_migration_that_succeeded_holds_no_documents() -> None:
+    stage = Stage(World())
+    reply = migrate(stage).reply
+    assert reply is not None
+    assert (reply.node, reply.destination_xml, reply.persistent_xml) == ("b", "", "")
+    assert [(record.adopted, record.reservation) for record in stage.target.records] == [(True, None)]
+
+
 def test_the_report_has_libvirts_numbers() -> None:
     report = migrate(Stage(World())).report
     assert report is not None
