@@ -83,8 +83,10 @@ class ArrivalChecks:
 
     async def _disks(self, request: PrepareRequest) -> tuple[str, ...]:
         view = read_domain(request.domain_xml)
-        formats = {disk.source: disk.format for disk in view.disks}
-        shareable = {disk.source for disk in view.disks if disk.shareable or disk.readonly}
+        moved = frozenset(disk.volume for disk in request.moved)  # what these were is not needed here
+        stay = [disk for disk in view.disks if disk.alias not in moved]
+        formats = {disk.source: disk.format for disk in stay}
+        shareable = {disk.source for disk in stay if disk.shareable or disk.readonly}
         held = {
             disk.source.path: record.key
             for record in self._instances.records()

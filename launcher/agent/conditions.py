@@ -27,6 +27,7 @@ from launcher.agent.nics import (
     interfaces_step,
 )
 from launcher.agent.records import FINAL, InstanceRecord
+from launcher.agent.volume_moves import moves_condition
 from launcher.agent.volume_status import changing_volumes
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord, DomainState
@@ -77,6 +78,7 @@ def conditions(
         yield from _changing(record, hardware.live, hardware)
     if record.phase == "Running":
         yield from changing_volumes(record, hardware)
+        yield from moves_condition(record)
     if record.agent_connected and record.phase == "Running":
         yield Condition(type="AgentConnected", status="True")
     if record.phase == "Running" and by_agent(record.defaulted):

@@ -96,9 +96,14 @@ class DiskWatch:
     async def _measure(self, record: InstanceRecord, live: DomainView | None) -> tuple[DiskSize, ...]:
         found, uuid = [], record.plan.identity.uuid
         there = {disk.alias for disk in live.disks} if live is not None else None
+        sliced = {disk.alias: disk.slice for disk in live.disks if disk.slice} if live is not None else {}
         for disk, step in growing(record):
             if disk.source is None or (there is not None and disk.name not in there):
                 self.forget(disk.name)
+                continue
+            if disk.name in sliced:  # QEMU does not let such a disk grow: the next guest has all of it.
+                size = sliced[disk.name]
+                found.append(DiskSize(name=disk.name, guest=size, possible=size))
                 continue
             possible, short = await self._resources.possible_size(disk.source.path, step)
             if disk.name not in self._guest:

@@ -17,6 +17,7 @@ from launcher.agent.expected import Expected
 from launcher.agent.instances import Instances
 from launcher.agent.landing import Landings, disks_owner
 from launcher.agent.machine import Machine, Services, enter
+from launcher.agent.moved_volumes import make_ready, objections
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Notice, Transition
 from launcher.agent.settings import plan_settings
@@ -107,15 +108,14 @@ class IncomingHooks:
             await self._expected.comes(request, draft.key)
             machine = await self._instances.adopt(draft)
         try:
-            plan = await self._services.resources.make(draft)
+            plan, sources = await make_ready(draft, request.moved, self._services.resources)
         except (LauncherError, TimeoutError):
             await machine.forget()
             await self._expected.ended(request.attempt, arrived=False)
             raise
         await machine.update(lambda record: msgspec.structs.replace(record, plan=plan, prepared=True))
-        destination = retarget(
-            request.domain_xml, _destination(request, draft, instance_paths(self._settings, draft.uid))
-        )
+        where = _destination(request, draft, instance_paths(self._settings, draft.uid))
+        destination = retarget(request.domain_xml, msgspec.structs.replace(where, sources=sources))
         return Reservation(
             uuid=view.uuid, landing=landing, destination_xml=destination, persistent_xml=destination
         )
@@ -244,7 +244,7 @@ class IncomingChecks:
         view = read_domain(request.domain_xml)
         draft = await self._instances.draft(arriving(vmi), companions_of(request), uid=uid_of(vmi), live=view)
         kept = await asyncio.to_thread(_kept_findings, draft)
-        return (*cell_findings(draft, view), *kept)
+        return (*cell_findings(draft, view), *kept, *await objections(draft, request.moved))
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
         wanted = read_domain(request.domain_xml).used_memory + QEMU_OVERHEAD_BYTES
@@ -261,7 +261,8 @@ class IncomingChecks:
 
     async def _disks(self, request: PrepareRequest) -> tuple[str, ...]:
         view = read_domain(request.domain_xml)
-        return await asyncio.to_thread(_missing_disks, view, uid_of(decode_vmi(request)))
+        moved = frozenset(disk.volume for disk in request.moved)
+        return await asyncio.to_thread(_missing_disks, view, uid_of(decode_vmi(request)), moved)
 
 
 def incoming_side(
@@ -329,12 +330,15 @@ def _landing(record: IncomingRecord) -> Landing:
     return record.reservation.landing if record.reservation is not None else Landing()
 
 
-def _missing_disks(view: DomainView, uid: str) -> tuple[str, ...]:
+def _missing_disks(view: DomainView, uid: str, moved: frozenset[str]) -> tuple[str, ...]:
     own = f"/instances/{uid}/"
     return tuple(
         f"the disk {disk.alias or disk.target} needs {disk.source}, which is not on this node"
         for disk in view.disks
-        if disk.source and own not in disk.source and not Path(disk.source).exists()
+        if disk.source
+        and disk.alias not in moved
+        and own not in disk.source
+        and not Path(disk.source).exists()
     )
 
 

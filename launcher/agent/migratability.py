@@ -37,7 +37,8 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
     if changing:
         names = ", ".join(changing)
         findings.append(("DisksNotLiveMigratable", f"volumes that are being plugged or unplugged: {names}"))
-    local = [disk.name for disk in plan.devices.disks if _stays(record, disk)]
+    moving = frozenset(move.name for move in record.moving)
+    local = [disk.name for disk in plan.devices.disks if disk.name not in moving and _stays(record, disk)]
     if local:
         findings.append(
             ("DisksNotLiveMigratable", f"volumes that only this node reaches: {', '.join(local)}")
@@ -61,12 +62,15 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
 
 
 def disks_to_copy(record: InstanceRecord) -> tuple[str, ...]:
-    """Targets (``vda`` …) of the writable disks whose file the agent made on this node alone."""
+    """Targets (``vda`` …) of the writable disks whose file the agent made on this node alone, and of those
+    that go to another claim."""
+    moving = frozenset(move.name for move in record.moving)
     own = {s.path for s in record.plan.steps if isinstance(s, CreateImage | MakeIso) and not _kept(s)}
     return tuple(
         disk.target
         for disk in record.plan.devices.disks
-        if disk.source is not None and disk.source.path in own and not disk.readonly
+        if disk.source is not None
+        and (disk.name in moving or (disk.source.path in own and not disk.readonly))
     )
 
 

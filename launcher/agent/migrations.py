@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from launcher.agent.departure import deadline_s, tls_findings
+from launcher.agent.departure import deadline_s, moved_disks, tls_findings
 from launcher.agent.expected import Expected
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.incoming import IncomingJournal, incoming_side
@@ -257,6 +257,7 @@ class Migrations:
             for disk in record.plan.devices.disks
             if disk.source is not None and disk.target in copied
         )
+        moved = await moved_disks(record, self._services.hypervisor)
         metadata = manifest.metadata or ObjectMeta()
         policy = await self._policy(record)
         options = msgspec.structs.replace(
@@ -265,7 +266,7 @@ class Migrations:
         )
         workload = Workload(
             memory_bytes=guest_memory(record.defaulted),
-            disk_bytes=disk_bytes,
+            disk_bytes=disk_bytes + sum(disk.bytes for disk in moved),
             vfio=bool(record.plan.devices.hostdevs),
         )
         if not options.disable_tls:

@@ -21,7 +21,6 @@ from launcher.agent.lookout import Lookout
 from launcher.agent.machine import Services
 from launcher.agent.migrations import Migrations
 from launcher.agent.port import (
-    AddedVolume,
     ByteStream,
     Companions,
     ConsoleSession,
@@ -93,6 +92,7 @@ class NodeAgent:
         self._services = services
         self._instances = Instances(config, services, self._facts, self._supervisor)
         self._requests = Requests(services, self._instances)
+        self.volumes = self._requests
         self._migrations = Migrations(config, services, self._instances, self._facts, self._supervisor)
         self._attestation = Attestation(services, self._instances)
         self._probes = Probes(services, self._instances, self._supervisor)
@@ -145,27 +145,10 @@ class NodeAgent:
         companions: Companions = Companions(),  # noqa: B008 - frozen
         *,
         dry_run: bool = False,
+        strategy: str = "",
     ) -> VirtualMachineInstance:
         """See ``AgentPort``."""
-        return await self._requests.change(manifest, companions, dry_run=dry_run)
-
-    async def add_volume(
-        self,
-        namespace: str,
-        name: str,
-        options: AddedVolume,
-        companions: Companions,
-        *,
-        dry_run: bool = False,
-    ) -> VirtualMachineInstance:
-        """See ``AgentPort``."""
-        return await self._requests.add_volume(namespace, name, options, companions, dry_run=dry_run)
-
-    async def remove_volume(
-        self, namespace: str, name: str, volume: str, *, dry_run: bool = False
-    ) -> VirtualMachineInstance:
-        """See ``AgentPort``."""
-        return await self._requests.remove_volume(namespace, name, volume, dry_run=dry_run)
+        return await self._requests.change(manifest, companions, dry_run=dry_run, strategy=strategy)
 
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance:
         """See ``AgentPort``."""

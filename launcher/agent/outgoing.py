@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.agent.departure import copied_bytes, deadline_s, shared_disks
+from launcher.agent.departure import material
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.landing import places
 from launcher.agent.machine import Machine, Services
-from launcher.agent.material import companions_for_target
 from launcher.agent.migration_options import outbound_limit
 from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
@@ -25,12 +24,13 @@ from launcher.agent.records import InstanceRecord
 from launcher.agent.release import released
 from launcher.agent.reminder import remind
 from launcher.agent.supervisor import Supervisor
+from launcher.agent.volume_moves import withdrawn
 from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.migration.again import again
-from launcher.migration.attempt import AttemptRecord, Cause, Material, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.compose import make_policy
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.source import SourceMigration, reopened
@@ -279,27 +279,12 @@ class OutgoingRuns:
         outgoing = entry.attempt.outgoing
         facts = await self._facts.get()
         shown = self._services.hub.get(machine.record.key)
-        companions = msgspec.json.encode(companions_for_target(machine.record)).decode()
         recorder = None
         if not entry.attempt.phase.final:
             recorder = await self._recordings.recorder(header_of(entry, self._services.clock.now()))
         engine = SourceMigration(
             entry.attempt,
-            material=Material(
-                vmi=msgspec.json.encode(
-                    msgspec.structs.replace(
-                        machine.record.manifest, status=shown.status if shown is not None else None
-                    ),
-                    enc_hook=enc_hook,
-                ).decode(),
-                companions=companions,
-                libvirt_version=facts.libvirt_version,
-                qemu_version=facts.qemu_version,
-                deadline_s=deadline_s(outgoing.options, outgoing.workload),
-                disks=await asyncio.to_thread(shared_disks, machine.record),
-                copied_bytes=await asyncio.to_thread(copied_bytes, machine.record),
-                notice=msgspec.json.encode(machine.record.notice).decode(),
-            ),
+            material=await material(entry.attempt, machine.record, shown, facts, self._services.hypervisor),
             hypervisor=self._services.hypervisor,
             peer=self._peer(entry.target),
             policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),
@@ -349,6 +334,7 @@ class OutgoingRuns:
                 held = "" if attempt.confirmed else record.outgoing
                 return msgspec.structs.replace(record, outgoing=held, moved_to=moved, migration_state=state)
             held = record.outgoing if attempt.cause in HANDS_OFF else ""
+            record = withdrawn(record) if attempt.cause is Cause.CANCELLED else record
             return msgspec.structs.replace(record, outgoing=held, migration_state=state)
 
         await machine.update(change)

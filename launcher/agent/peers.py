@@ -59,6 +59,9 @@ class GrpcPeer:
             migration_id=request.migration_id,
             notice=request.notice,
             network=request.network,
+            moved=[
+                pb.MovedDisk(volume=disk.volume, bytes=disk.bytes, taken=disk.taken) for disk in request.moved
+            ],
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)

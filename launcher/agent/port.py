@@ -9,12 +9,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from launcher.agent.volume_port import AddedVolume as AddedVolume
+from launcher.agent.volume_port import VolumePort as VolumePort
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.migration.progress import MigrationProgress as MigrationProgress
 from launcher.migration.progress import MigrationReport as MigrationReport
 from launcher.plan.allocations import Attachment as Attachment
 from launcher.plan.allocations import Route as Route
-from launcher.spec.model import Disk, VirtualMachineInstance, VirtualMachineInstanceMigration, Volume
+from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceMigration
 
 T = TypeVar("T")
 
@@ -50,13 +52,6 @@ class Companions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service_accounts: dict[str, dict[str, bytes]] = {}
     digests: dict[str, str] = {}
     attachments: dict[str, Attachment] = {}
-
-
-class AddedVolume(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume to be plugged, and the disk that it becomes (None: a plain one on the bus scsi)."""
-
-    volume: Volume
-    disk: Disk | None = None
 
 
 class EventType(StrEnum):
@@ -308,6 +303,10 @@ class AgentPort(Protocol):
     def backups(self) -> BackupPort:
         """Snapshots, backups and what belongs to them."""
 
+    @property
+    def volumes(self) -> VolumePort:
+        """Volumes that come and go."""
+
     async def create_instance(
         self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool = False
     ) -> VirtualMachineInstance:
@@ -319,24 +318,12 @@ class AgentPort(Protocol):
         companions: Companions = Companions(),  # noqa: B008 - frozen
         *,
         dry_run: bool = False,
+        strategy: str = "",
     ) -> VirtualMachineInstance:
-        """Change sockets, memory, interfaces and volumes of a running instance; returns once recorded."""
+        """Change sockets, memory, interfaces and volumes of a running instance; returns once recorded.
 
-    async def add_volume(
-        self,
-        namespace: str,
-        name: str,
-        options: AddedVolume,
-        companions: Companions,
-        *,
-        dry_run: bool = False,
-    ) -> VirtualMachineInstance:
-        """Plug a volume into a running instance; returns when that is recorded."""
-
-    async def remove_volume(
-        self, namespace: str, name: str, volume: str, *, dry_run: bool = False
-    ) -> VirtualMachineInstance:
-        """Unplug a volume that was plugged; returns when that is recorded."""
+        ``strategy`` is KubeVirt's updateVolumesStrategy: with ``Migration`` volumes may have other claims.
+        """
 
     async def get_instance(self, namespace: str, name: str) -> VirtualMachineInstance: ...
     async def list_instances(self, namespace: str | None) -> tuple[VirtualMachineInstance, ...]: ...

@@ -16,7 +16,7 @@ from launcher.plan.allocations import Allocations
 from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import AnyStep
-from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceBackupStatus
+from launcher.spec.model import VirtualMachineInstance, VirtualMachineInstanceBackupStatus, Volume
 from launcher.spec.model.migration import VirtualMachineInstanceMigrationState
 
 Phase = Literal[
@@ -132,6 +132,17 @@ class LeavingDisk(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[AnyStep, ...] = ()
 
 
+class VolumeMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that the next migration copies to another claim: ``to`` is what it is then."""
+
+    to: Volume
+
+    @property
+    def name(self) -> str:
+        """The volume."""
+        return self.to.name
+
+
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance on this node.
 
@@ -143,7 +154,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     instance waits, to give way. While ``job`` or ``frozen`` is set the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     ``sync_error`` is why it is not as it should be, ``sync_reason`` that in one word, ``sync_volume`` the
-    volume that it is about.
+    volume that it is about. ``moving`` are the volumes that are to go to other claims.
     """
 
     uid: str
@@ -173,6 +184,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     sync_volume: str = ""
     plugged: tuple[PluggedVolume, ...] = ()
     leaving: tuple[LeavingDisk, ...] = ()
+    moving: tuple[VolumeMove, ...] = ()
     notice: Notice = Notice()
     incoming: str = ""
     awaits: str = ""

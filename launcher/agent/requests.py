@@ -28,9 +28,11 @@ class Requests:
         self._instances = instances
 
     async def change(
-        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
+        self, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool, strategy: str = ""
     ) -> VirtualMachineInstance:
         """Take a changed manifest for an instance that runs; asking for the same again tries it again.
+
+        With the ``strategy`` Migration volumes may name other claims, which a migration then moves them to.
 
         Raises:
             NotFound, InvalidSpec, Conflict, WrongPhase, Exhausted …: see ``update.updated``.
@@ -38,10 +40,16 @@ class Requests:
         async with self._instances.accepting:
             metadata = manifest.metadata or ObjectMeta()
             machine = self._instances.find(metadata.namespace or "default", metadata.name or "")
-            return await self._change(machine, manifest, companions, dry_run=dry_run)
+            return await self._change(machine, manifest, companions, dry_run=dry_run, strategy=strategy)
 
     async def add_volume(
-        self, namespace: str, name: str, options: AddedVolume, companions: Companions, *, dry_run: bool
+        self,
+        namespace: str,
+        name: str,
+        options: AddedVolume,
+        companions: Companions,
+        *,
+        dry_run: bool = False,
     ) -> VirtualMachineInstance:
         """Plug a volume into an instance that runs, or put it into its empty CD-ROM drive.
 
@@ -54,7 +62,7 @@ class Requests:
             return await self._change(machine, manifest, companions, dry_run=dry_run)
 
     async def remove_volume(
-        self, namespace: str, name: str, volume: str, *, dry_run: bool
+        self, namespace: str, name: str, volume: str, *, dry_run: bool = False
     ) -> VirtualMachineInstance:
         """Unplug a volume that was plugged, or take it out of its CD-ROM drive.
 
@@ -67,13 +75,21 @@ class Requests:
             return await self._change(machine, manifest, Companions(), dry_run=dry_run)
 
     async def _change(
-        self, machine: Machine, manifest: VirtualMachineInstance, companions: Companions, *, dry_run: bool
+        self,
+        machine: Machine,
+        manifest: VirtualMachineInstance,
+        companions: Companions,
+        *,
+        dry_run: bool,
+        strategy: str = "",
     ) -> VirtualMachineInstance:
         site = await self._instances.site(manifest, machine.record.uid)
 
         def change(record: InstanceRecord) -> InstanceRecord:
             lowest = machine.sockets_given_up
-            return updated(record, manifest, site=site, lowest_sockets=lowest, beside=companions)
+            return updated(
+                record, manifest, site=site, lowest_sockets=lowest, beside=companions, strategy=strategy
+            )
 
         changed = change(machine.record)
         if changed.plan.devices.disks != machine.record.plan.devices.disks:

@@ -16,6 +16,7 @@ from launcher.agent.migratability import disks_to_copy, migration_findings
 from launcher.agent.records import InstanceRecord
 from launcher.agent.sighting import NOTHING, Sighting, interfaces
 from launcher.agent.utility_volumes import utility_statuses
+from launcher.agent.volume_moves import migrated_volumes
 from launcher.agent.volume_status import volume_status
 from launcher.domain.read import DomainView
 from launcher.hypervisor.port import DomainRecord
@@ -75,6 +76,7 @@ def show(
         interfaces=interfaces(record, hardware.live, seen),
         volume_status=_volumes(record, hardware),
         migration_state=record.migration_state,
+        migrated_volumes=migrated_volumes(record),
         evacuation_node_name=node if record.evacuating and not record.moved_to else None,
         migration_method="BlockMigration" if disks_to_copy(record) else "LiveMigration",
         machine=Machine(type=record.plan.boot.machine),

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from launcher.agent import update_volumes, utility_volumes
+from launcher.agent import update_volumes, utility_volumes, volume_moves
 from launcher.agent.allocate import cells_of
 from launcher.agent.changes import differences, meet
 from launcher.agent.draft import Site
@@ -68,21 +68,27 @@ def updated(
     site: Site,
     lowest_sockets: int | None = None,
     beside: Companions = Companions(),  # noqa: B008 - frozen
+    strategy: str = "",
 ) -> InstanceRecord:
     """The record that follows from the manifest ``asked``; the same one when that changes nothing.
 
     ``site`` is the node without what the instance has itself. ``lowest_sockets`` may be fewer than are asked
-    for now, when the guest does not get those: None, not so. ``beside`` came along with the manifest.
+    for now, when the guest does not get those: None, not so. ``beside`` came along with the manifest. With
+    the ``strategy`` Migration volumes may have other claims; one that has its own again is not to move.
 
     Raises:
         InvalidSpec: with every path that cannot be changed, or not to that.
-        Conflict: ``asked`` is another instance of that name.
+        Conflict: ``asked`` is another instance of that name, or volumes are to move while one is copied.
         WrongPhase: the guest does not run, goes away, or migrates.
         Exhausted: the node has no CPUs or no memory left for it.
         HostUnsupported: a claim, or the bridge of a network, has no place on this node.
         InvalidRequest: a claim is said to be elsewhere than it is, or a Secret did not come along.
     """
     _require_same(record, asked)
+    moves = volume_moves.asked_moves(record, asked) if strategy == volume_moves.MIGRATION else record.moving
+    named = asked
+    if strategy == volume_moves.MIGRATION:
+        asked = volume_moves.without_moves(record, asked, moves)
     asked = update_volumes.pluggable(record, asked)
     full = _completed(record, asked, site)
     old, wanted = record.defaulted, _wanted(full)
@@ -96,12 +102,18 @@ def updated(
     found += interface_violations(old, full)
     found += update_volumes.volume_violations(record, full)
     found += utility_volumes.utility_violations(record, full)
+    found += volume_moves.strategy_violations(strategy)
+    told = update_volumes.with_companions(record, beside)
+    if moves != record.moving:
+        found += volume_moves.move_violations(told, named, moves)
     if found:
         raise InvalidSpec(found)
     misplaced = list(update_volumes.claim_violations(record, beside))
     if misplaced:
         raise InvalidRequest(misplaced)
-    told = update_volumes.with_companions(record, beside)
+    if moves != record.moving:
+        volume_moves.require_idle(record)
+        told = replace(told, moving=moves)
     if after == old and told == record:
         return record
     utility_volumes.require_unused(record, after)

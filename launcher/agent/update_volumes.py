@@ -142,7 +142,7 @@ def with_planned_volumes(after: InstanceRecord, before: InstanceRecord, site: Si
     same = old.volumes == new.volumes and old.domain.devices.disks == new.domain.devices.disks
     if same and after.allocations.claims == before.allocations.claims:
         return after
-    context = plan_context(_targeted(after), site.facts, after.allocations, site.plan)
+    context = plan_context(targeted(after), site.facts, after.allocations, site.plan)
     require_runnable(DevicesPlan(unbound=tuple(unbound_claims(context))))
     had = {disk.name: disk for disk in before.plan.devices.disks}
     were = {volume.name: volume for volume in old.volumes}
@@ -225,7 +225,7 @@ def _path(step: object) -> str:
     return getattr(step, "path", "")
 
 
-def _targeted(record: InstanceRecord) -> VirtualMachineInstance:
+def targeted(record: InstanceRecord) -> VirtualMachineInstance:
     """The instance with the names that its disks have in the guest; those that leave keep theirs."""
     disks = (*record.plan.devices.disks, *(entry.disk for entry in record.leaving))
     known = tuple(VolumeStatus(name=disk.name, target=disk.target) for disk in disks)
@@ -282,7 +282,10 @@ def _volume(field: str, was: Volume | None, now: Volume, drives: set[str]) -> It
         )
         yield _violation(field, now.name, message)
     elif was is not None and now.name not in drives:
-        yield _violation(field, now.name, f"only what is in a CD-ROM drive can be exchanged; {_RESTART}")
+        message = f"only what is in a CD-ROM drive can be exchanged; {_RESTART}"
+        if claim_name(was) and claim_name(now):
+            message = "another claim needs updateVolumesStrategy Migration, and a migration then"
+        yield _violation(field, now.name, message)
 
 
 def _may_leave(record: InstanceRecord, volume: Volume | None) -> bool:

@@ -97,7 +97,11 @@ def _complaint(record: InstanceRecord, name: str, hardware: Hardware) -> tuple[s
 
 def _claim(record: InstanceRecord, name: str) -> PersistentVolumeClaimInfo | None:
     volume = next((v for v in record.defaulted.spec.volumes if v.name == name), None)
-    claim = claim_name(volume) if volume is not None else None
+    return claim_info(record, claim_name(volume) if volume is not None else None)
+
+
+def claim_info(record: InstanceRecord, claim: str | None) -> PersistentVolumeClaimInfo | None:
+    """What is known of a claim of the instance; None: nothing."""
     place = record.allocations.claims.get(claim or "")
     if claim is None or place is None:
         return None

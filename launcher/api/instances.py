@@ -51,7 +51,9 @@ class Instances(InstanceServiceServicer):
         vmi, positions = await asyncio.to_thread(manifest.instance, request, given)
         try:
             beside = convert.companions(request.companions)
-            changed = await self._agent.update_instance(vmi, beside, dry_run=request.dry_run)
+            changed = await self._agent.update_instance(
+                vmi, beside, dry_run=request.dry_run, strategy=request.update_volumes_strategy
+            )
         except InvalidSpec as error:
             raise await asyncio.to_thread(manifest.placed, error, positions) from error
         return pb.UpdateInstanceResponse(instance=convert.struct(changed))

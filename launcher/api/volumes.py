@@ -31,7 +31,9 @@ class Volumes(VolumeServiceServicer):
         """Plug a volume."""
         options = added_volume(to_plain(request.options))
         beside = convert.companions(request.companions)
-        vmi = await self._agent.add_volume(*convert.key(request), options, beside, dry_run=request.dry_run)
+        vmi = await self._agent.volumes.add_volume(
+            *convert.key(request), options, beside, dry_run=request.dry_run
+        )
         return pb.AddVolumeResponse(instance=convert.struct(vmi))
 
     async def RemoveVolume(
@@ -40,7 +42,9 @@ class Volumes(VolumeServiceServicer):
         """Unplug a volume."""
         if not request.volume:
             raise _invalid("volume", "FieldValueRequired", "must name the volume")
-        vmi = await self._agent.remove_volume(*convert.key(request), request.volume, dry_run=request.dry_run)
+        vmi = await self._agent.volumes.remove_volume(
+            *convert.key(request), request.volume, dry_run=request.dry_run
+        )
         return pb.RemoveVolumeResponse(instance=convert.struct(vmi))
 
 

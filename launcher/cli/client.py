@@ -82,10 +82,18 @@ class Instances:
         *,
         namespace: str = "",
         dry_run: bool = False,
+        volumes_strategy: str = "",
     ) -> Object:
-        """Change a running instance to what its manifest says now."""
+        """Change a running instance to what its manifest says now.
+
+        With the ``volumes_strategy`` Migration its volumes may have other claims.
+        """
         request = instances_pb2.UpdateInstanceRequest(
-            text=_text(manifest), namespace=namespace, companions=companions, dry_run=dry_run
+            text=_text(manifest),
+            namespace=namespace,
+            companions=companions,
+            dry_run=dry_run,
+            update_volumes_strategy=volumes_strategy,
         )
         return to_plain(self._transport.call(self._stub.UpdateInstance, request).instance)
 

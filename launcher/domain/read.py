@@ -21,7 +21,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiskView(View, frozen=True, kw_only=True):
-    """A disk. ``alias`` has no prefix: for disks of ours it is the name in the manifest."""
+    """A disk. ``alias`` has no prefix: for disks of ours it is the name in the manifest.
+
+    ``slice`` are the bytes that the guest sees of a larger source, 0: all of it. ``copy_to`` is where the
+    disk is being copied to (empty: nowhere); ``copy_ready`` is ``yes`` when both are the same, and ``pivot``
+    or ``abort`` while that ends.
+    """
 
     alias: str
     target: str
@@ -32,6 +37,9 @@ class DiskView(View, frozen=True, kw_only=True):
     device: str
     readonly: bool
     shareable: bool
+    slice: int = 0
+    copy_to: str = ""
+    copy_ready: str = ""
 
 
 class InterfaceView(View, frozen=True, kw_only=True):
@@ -152,21 +160,26 @@ def alias_of(node: Parsed) -> str:
 
 
 def _disk(disk: Parsed) -> DiskView:
-    source = disk.find("source")
-    names = ("file", "dev", "dir", "name", "volume")
-    found = (
-        next((source.get(name, "") for name in names if source.get(name)), "") if source is not None else ""
-    )
     return DiskView(
         alias=alias_of(disk),
         target=attribute(disk, "target", "dev"),
         bus=attribute(disk, "target", "bus"),
-        source=found,
+        source=_place(disk.find("source")),
         type=disk.get("type", ""),
         format=attribute(disk, "driver", "type"),
         device=disk.get("device", "disk"),
         readonly=disk.find("readonly") is not None,
         shareable=disk.find("shareable") is not None,
+        slice=int(attribute(disk, "source/slices/slice", "size") or 0),
+        copy_to=_place(disk.find("mirror[@job='copy']/source")),
+        copy_ready=attribute(disk, "mirror[@job='copy']", "ready"),
+    )
+
+
+def _place(source: Parsed | None) -> str:
+    names = ("file", "dev", "dir", "name", "volume")
+    return (
+        next((source.get(name, "") for name in names if source.get(name)), "") if source is not None else ""
     )
 
 

@@ -16,11 +16,20 @@ from launcher.domain.element import E, Element, cpu_list
 from launcher.domain.numatune import numatune_element
 from launcher.domain.read import alias_of
 from launcher.domain.reading import Parsed, grafted, parse, printed
+from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import CPUTune, NumaTune
 
 # Attributes of devices that hold paths on the host.
 _PATH_ATTRIBUTES = ("file", "path", "socket", "dev", "dir")
 _PATH_TEXTS = ("os/loader", "os/nvram", "os/kernel", "os/initrd", "os/acpi/table")
+
+
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
+    """What a disk that is copied elsewhere is made of there. ``size`` are the bytes of a larger device that
+    its guest goes on to see; 0: all of it."""
+
+    disk: DiskPlan
+    size: int = 0
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +38,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     ``taps`` gives tap devices by interface name (its alias without prefix); ``paths`` replaces path prefixes,
     first match wins; ``cputune`` and ``numatune`` are those of the destination's own plan, None for a
     guest without any; ``cpuset`` are the pCPUs of what has no pin (empty: all), ``vsock_cid`` the guest's
-    address there (None: it stays).
+    address there (None: it stays). ``sources`` are those of disks that are copied to other claims, by volume.
     """
 
     taps: dict[str, str] = {}
@@ -38,6 +47,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     numatune: NumaTune | None = None
     cpuset: tuple[int, ...] = ()
     vsock_cid: int | None = None
+    sources: dict[str, NewSource] = {}
 
 
 Transform = Callable[[Parsed, Destination], None]
@@ -81,6 +91,23 @@ def move_paths(root: Parsed, destination: Destination) -> None:
                 node.text = _moved(node.text, destination)
 
 
+def replace_sources(root: Parsed, destination: Destination) -> None:
+    """Disks that are copied to other claims are files or devices there, and opened as those can be."""
+    for disk in root.iterfind("devices/disk"):
+        new = destination.sources.get(alias_of(disk))
+        if new is not None:
+            _replace_source(disk, new)
+
+
+def source_element(new: NewSource) -> Element | None:
+    """``<source>`` of a disk, and what of it the guest sees."""
+    source = new.disk.source
+    if source is None:
+        return None
+    slices = E("slices", E("slice", type="storage", offset=0, size=new.size)) if new.size else None
+    return E("source", slices, dev=source.path) if source.block else E("source", slices, file=source.path)
+
+
 def move_arguments(root: Parsed, destination: Destination) -> None:
     """So do the files that the firmware is handed, and the socket of a second monitor."""
     for argument in root.iterfind(f"{{{NAMESPACE}}}commandline/{{{NAMESPACE}}}arg"):
@@ -122,12 +149,33 @@ def replace_numa_placement(root: Parsed, destination: Destination) -> None:
 TRANSFORMS: tuple[Transform, ...] = (
     rename_taps,
     move_paths,
+    replace_sources,
     move_arguments,
     replace_cpuset,
     replace_pins,
     replace_numa_placement,
     replace_vsock_address,
 )
+
+
+def _replace_source(disk: Parsed, new: NewSource) -> None:
+    old, driver = disk.find("source"), disk.find("driver")
+    source = source_element(new)
+    if old is None or source is None or new.disk.source is None:
+        return
+    disk.replace(old, grafted(source))
+    disk.set("type", "block" if new.disk.source.block else "file")
+    if driver is not None:
+        chosen = {
+            "cache": new.disk.cache,
+            "io": new.disk.io,
+            "discard": "unmap" if new.disk.discard else None,
+        }
+        for name, value in chosen.items():
+            if name in driver.attrib:
+                del driver.attrib[name]
+            if value is not None:
+                driver.set(name, value)
 
 
 def _moved(path: str, destination: Destination) -> str:

@@ -25,6 +25,14 @@ class SharedDisk(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class MovedDisk(msgspec.Struct, frozen=True, kw_only=True):
+    """A disk whose volume goes to another claim: the bytes that its guest sees, and those that it takes."""
+
+    volume: str
+    bytes: int
+    taken: int = 0
+
+
 class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything the target needs to judge and to prepare.
 
@@ -35,7 +43,8 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``copied_bytes`` what those that are take on the source now. ``migration_id`` is what both ends call the
     migration when they share no control plane. ``notice`` is what the source remembers of the guest besides,
     as JSON text: that its watchdog fired, what its probes said. ``network`` names the migration network that
-    the stream is to take (empty: the usual one).
+    the stream is to take (empty: the usual one). ``moved`` are copied to other claims than ``domain_xml``
+    shows, which ``vmi`` names already.
     """
 
     attempt: str
@@ -53,6 +62,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     migration_id: str = ""
     notice: str = ""
     network: str = ""
+    moved: tuple[MovedDisk, ...] = ()
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -214,6 +214,7 @@ class SourceMigration:
             migration_id=outgoing.migration_id,
             notice=self._material.notice,
             network=self.record.network,
+            moved=self._material.moved,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:

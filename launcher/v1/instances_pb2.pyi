@@ -92,12 +92,19 @@ class UpdateInstanceRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     COMPANIONS_FIELD_NUMBER: _builtins.int
+    UPDATE_VOLUMES_STRATEGY_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """YAML or JSON. Findings carry line and column."""
     namespace: _builtins.str
     """The namespace when the manifest names none. Must not contradict it."""
     dry_run: _builtins.bool
     """Only check; nothing is changed."""
+    update_volumes_strategy: _builtins.str
+    """KubeVirt's updateVolumesStrategy. Migration: volumes may name other claims, whose places came along. Nothing is
+    copied by that; the next migration of the instance does it, also one that names no other node. Until then, and
+    when it fails, the instance has the claims that it had; named again they take the request back. Empty or
+    Replacement: another claim is refused.
+    """
     @_builtins.property
     def object(self) -> _struct_pb2.Struct:
         """The object itself. Integral numbers are taken as integers."""
@@ -114,10 +121,11 @@ class UpdateInstanceRequest(_message.Message):
         namespace: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
         companions: _types_pb2.Companions | None = ...,
+        update_volumes_strategy: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["companions", b"companions", "manifest", b"manifest", "object", b"object", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["companions", b"companions", "dry_run", b"dry_run", "manifest", b"manifest", "namespace", b"namespace", "object", b"object", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["companions", b"companions", "dry_run", b"dry_run", "manifest", b"manifest", "namespace", b"namespace", "object", b"object", "text", b"text", "update_volumes_strategy", b"update_volumes_strategy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_manifest: _TypeAlias = _typing.Literal["text", "object"]  # noqa: Y015
     _WhichOneofArgType_manifest: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015

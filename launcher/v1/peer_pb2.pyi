@@ -40,6 +40,7 @@ class PrepareMigrationRequest(_message.Message):
     MIGRATION_ID_FIELD_NUMBER: _builtins.int
     NOTICE_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     source_node: _builtins.str
     vmi: _builtins.str
@@ -69,6 +70,10 @@ class PrepareMigrationRequest(_message.Message):
     def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SharedDisk]:
         """The disks that are not copied, which the target must find."""
 
+    @_builtins.property
+    def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovedDisk]:
+        """The volumes that go to other claims; the instance names those already, and the domain's XML what it has now."""
+
     def __init__(
         self,
         *,
@@ -87,14 +92,44 @@ class PrepareMigrationRequest(_message.Message):
         migration_id: _builtins.str = ...,
         notice: _builtins.str = ...,
         network: _builtins.str = ...,
+        moved: _abc.Iterable[Global___MovedDisk] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "network", b"network", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "moved", b"moved", "network", b"network", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrepareMigrationRequest: _TypeAlias = PrepareMigrationRequest  # noqa: Y015
+
+@_typing.final
+class MovedDisk(_message.Message):
+    """A volume that is copied to another claim."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VOLUME_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    TAKEN_FIELD_NUMBER: _builtins.int
+    volume: _builtins.str
+    bytes: _builtins.int
+    """What the guest sees."""
+    taken: _builtins.int
+    """What it takes on the source now."""
+    def __init__(
+        self,
+        *,
+        volume: _builtins.str = ...,
+        bytes: _builtins.int = ...,
+        taken: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "taken", b"taken", "volume", b"volume"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovedDisk: _TypeAlias = MovedDisk  # noqa: Y015
 
 @_typing.final
 class SharedDisk(_message.Message):

@@ -157,6 +157,10 @@ class StandInAgent:
         self.recording = b""
         self._version = 0
 
+    @property
+    def volumes(self) -> StandInAgent:
+        return self
+
     async def create_instance(self, manifest: VMI, companions: Companions, *, dry_run: bool = False) -> VMI:
         self._fail()
         if violations := check(manifest):
@@ -210,6 +214,7 @@ class StandInAgent:
         companions: Companions = Companions(),  # noqa: B008 - frozen
         *,
         dry_run: bool = False,
+        strategy: str = "",
     ) -> VMI:
         metadata = manifest.metadata or ObjectMeta()
         key = (metadata.namespace or "default", metadata.name or "")
