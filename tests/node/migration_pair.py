@@ -140,6 +140,16 @@ class Pair:
             while not any(look.iteration and look.processed > MIB for look in self.looks):
                 await asyncio.sleep(0.05)
 
+    async def until_stalled(self, for_s: float) -> None:
+        """Wait until the engine has seen for so long that nothing moves."""
+        async with asyncio.timeout(60):
+            while True:
+                last = self.looks[-1]
+                still = [look for look in self.looks if look.processed == last.processed]
+                if last.elapsed_s - still[0].elapsed_s >= for_s:
+                    return
+                await asyncio.sleep(0.05)
+
     async def until_post_copy(self, engine: SourceMigration) -> None:
         """Wait until the guest runs on the target without all of its memory."""
         async with asyncio.timeout(60):
@@ -162,13 +172,15 @@ class Pair:
 
 
 async def state_of(hypervisor: LibvirtHypervisor, uuid: str) -> DomainState | None:
-    try:
-        return (await hypervisor.domain(uuid)).state
-    except NotFound:
-        return None
-    except HypervisorUnavailable:
-        await asyncio.sleep(0.5)
-        return await state_of(hypervisor, uuid)
+    """The domain's state; None: there is none. A libvirtd that was restarted may take a while to answer."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return (await hypervisor.domain(uuid)).state
+            except NotFound:
+                return None
+            except HypervisorUnavailable:
+                await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -113,7 +113,7 @@ async def test_a_link_that_is_gone_for_a_moment_is_no_reason_to_stop(
         task = asyncio.create_task(pair.engine().run())
         await pair.until_data()
         b.set_link(False)
-        await asyncio.sleep(1.5)
+        await pair.until_stalled(1.2)
         b.set_link(True)
         record = await ended(task)
         assert record.phase is Phase.SUCCEEDED, record.reason
