@@ -114,9 +114,12 @@ class Service:
 
     def _reap(self) -> None:
         if self._entry is not None:
-            try:
-                self._entry.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            while self._entry.poll() is None and time.monotonic() < deadline:
+                # nsenter stops along with its child, and then does not see that it ended.
+                self._entry.send_signal(signal.SIGCONT)
+                time.sleep(POLL_S)
+            if self._entry.poll() is None:
                 self._entry.kill()
                 self._entry.wait(STOP_TIMEOUT_S)
         self._entry = self._process = None

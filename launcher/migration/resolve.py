@@ -91,6 +91,9 @@ class Resolver:
             elif bad_since is None:
                 bad_since = now
             elif now - bad_since >= LASTING_S:
+                if resolved.verdict is Verdict.LOST:
+                    # There is nothing left to keep there; one that does not hear it lets its lease run out.
+                    await self._finish(succeeded=False, reason=reason)
                 return resolved
             if now + pause > ends:
                 return msgspec.structs.replace(resolved, verdict=Verdict.WAIT)

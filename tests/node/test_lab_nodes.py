@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launcher.errors import CommandFailed, Conflict, InvalidRequest
@@ -18,6 +19,7 @@ from launcher.lab import command
 from launcher.lab.lab import Lab, owner_of, sweep
 from launcher.lab.node import Node
 from launcher.lab.process import ProcessId
+from launcher.lab.service import STOP_TIMEOUT_S, Program, Service
 
 pytestmark = pytest.mark.node
 
@@ -99,6 +101,30 @@ def test_libvirtd_can_be_stopped_killed_and_started(fresh_lab: Callable[..., Lab
     assert node.libvirtd_pid not in (None, first)
     with pytest.raises(Conflict):
         node.start_libvirtd()
+
+
+def test_a_program_that_stands_still_is_killed_without_delay(node_a: Node, tmp_path: Path) -> None:
+    program = Program(
+        name="sleep",
+        argv=["sleep", "60"],
+        output=tmp_path / "log",
+        ready=lambda: True,
+        ready_timeout_s=10,
+        logs=(),
+    )
+    service = Service(node_a.namespaces, program)
+    service.launch()
+    process = service.process_id
+    assert process is not None
+    parent = psutil.Process(psutil.Process(process.pid).ppid())
+    process.signal(signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while parent.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline, "nsenter stops along with what it started"
+        time.sleep(0.02)
+    began = time.monotonic()
+    service.stop(signal.SIGKILL)
+    assert time.monotonic() - began < STOP_TIMEOUT_S / 2
 
 
 def test_closing_ends_everything_and_removes_the_folder(needs_nodes: None) -> None:

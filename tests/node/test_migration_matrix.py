@@ -131,6 +131,21 @@ def test_a_daemon_dies_in_post_copy(subject: Subject, victim: str) -> None:
     assert end.report.post_copy
 
 
+def test_a_target_libvirtd_that_dies_in_the_moment_of_the_switch_to_post_copy_is_told(
+    subject: Subject,
+) -> None:
+    """libvirt ends an incoming guest that was not told to run when it is started again: the guest is lost."""
+    name = subject.begin(post_copy=True)
+    subject.until_data(name)
+    with frozen(subject.target.libvirtd_pid):
+        subject.until(name, lambda m: mode(m) == "PostCopy")
+        strike(subject, "target-libvirtd")
+    end = subject.ended(name)
+    assert not end.report.succeeded
+    assert cause(end) in {"post-copy-failed", "guest-ended", "lost"}
+    subject.lost()
+
+
 @pytest.mark.parametrize("victim", ["source-agent", "source-libvirtd"])
 def test_a_daemon_dies_while_the_migration_waits_for_its_turn(subject: Subject, victim: str) -> None:
     with frozen(subject.target.agent_pid):

@@ -30,7 +30,7 @@ def test_a_guest_that_powers_off_is_no_failure_to_restart_from() -> None:
     assert stage.world.source is not None, "its definition stays"
 
 
-def test_a_guest_that_is_on_neither_side_is_told_as_lost_and_nothing_is_touched() -> None:
+def test_a_guest_that_is_on_neither_side_is_told_as_lost_and_only_the_reservation_is_given_back() -> None:
     stage = Stage(World())
 
     async def vanish(call: str) -> None:
@@ -41,6 +41,7 @@ def test_a_guest_that_is_on_neither_side_is_told_as_lost_and_nothing_is_touched(
     record = migrate(stage)
     assert record.cause is Cause.LOST
     assert stage.world.source is not None, "what is left of it is kept"
+    assert stage.hooks.released == 1, "the target does not wait for its lease to run out"
 
 
 def test_a_guest_that_runs_on_both_sides_is_left_to_a_person() -> None:
