@@ -23,7 +23,7 @@ from typing import Self
 import msgspec
 
 from launcher.errors import Conflict, HostUnsupported, InvalidRequest, Violation
-from launcher.lab import capabilities_cache, conf, pki, switch
+from launcher.lab import capabilities_cache, conf, emulator, pki, switch
 from launcher.lab.image import Image
 from launcher.lab.layout import SHARED_MOUNT, LabLayout
 from launcher.lab.namespaces import Holder
@@ -74,6 +74,7 @@ class Lab:
         self._kvm = kvm
         self._systems = dict(systems or {})
         self._cache = cache or capabilities_cache.default_folder()
+        self._stand_in = None if kvm else emulator.stand_in(self._cache, self._systems.values())
         self.layout.node(max(names, key=len)).check()
         _claim(self.layout)
         self.layout.shared.mkdir(exist_ok=True)
@@ -113,6 +114,7 @@ class Lab:
                 cache=self._cache,
                 kvm=self._kvm,
                 system=self._systems.get(name),
+                stand_in=self._stand_in,
             )
             self.nodes[name] = Node(plan, self.switch)
         return self.nodes[name]

@@ -33,7 +33,8 @@ AGENT_TIMEOUT_S = 60.0
 class NodePlan:
     """What a node is told by its lab. ``addresses`` are those of all nodes, also of those not started.
 
-    ``system``: the root folder of another Debian release, whose libvirtd and QEMU the node has.
+    ``system``: the root folder of another Debian release, whose libvirtd and QEMU the node has. ``stand_in``:
+    what it sees in QEMU's place (see ``emulator``).
     """
 
     name: str
@@ -44,6 +45,7 @@ class NodePlan:
     cache: Path
     kvm: bool
     system: Path | None = None
+    stand_in: Path | None = None
 
     @property
     def ip(self) -> str:
@@ -54,6 +56,8 @@ class NodePlan:
     def capabilities(self) -> Path:
         """Where what this node's libvirtd learns about its QEMU is kept."""
         release = self.system.name if self.system is not None else ""
+        if self.stand_in is not None:
+            release = "-".join(filter(None, (release, self.stand_in.name)))
         return capabilities_cache.kept(self.cache, kvm=self.kvm, release=release)
 
 
@@ -197,6 +201,7 @@ def _setup(plan: NodePlan) -> NodeSetup:
         cgroups=Path("/sys/fs/cgroup").is_dir(),
         lab=plan.lab.root,
         system=plan.system,
+        stand_in=plan.stand_in,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
+from launcher.lab import emulator
 from launcher.lab.conf import NODE_BRIDGE
 from launcher.lab.layout import BINDS, SHARED_MOUNT, SYSTEM_ROOT, NodeLayout
 from launcher.lab.switch import NODE_INTERFACE
@@ -17,7 +18,10 @@ TCP_RETRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
-    """What the script depends on besides the folder. ``system``: the root folder of another release."""
+    """What the script depends on besides the folder.
+
+    ``system``: the root folder of another release. ``stand_in``: what is seen in QEMU's place.
+    """
 
     name: str
     ip: str
@@ -28,6 +32,7 @@ class NodeSetup:
     cgroups: bool
     lab: Path
     system: Path | None = None
+    stand_in: Path | None = None
 
 
 def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
@@ -49,6 +54,8 @@ def script(layout: NodeLayout, setup: NodeSetup) -> list[str]:
         lines += [_bind(layout.no_kvm, "/dev/kvm"), "mount -o remount,bind,ro /dev/kvm"]
     if setup.system is not None:
         lines += _system(setup.system, setup.lab)
+    if setup.stand_in is not None:
+        lines += _stand_in(setup.stand_in, SYSTEM_ROOT if setup.system is not None else "")
     return lines + _network(setup.ip)
 
 
@@ -91,6 +98,19 @@ def _system(system: Path, lab: Path) -> list[str]:
             f"mount --rbind {quote(path)} {quote(SYSTEM_ROOT + path)}",
         ]
     return [*lines, f"touch {SYSTEM_ROOT}/etc/hosts", _bind(Path("/etc/hosts"), f"{SYSTEM_ROOT}/etc/hosts")]
+
+
+def _stand_in(script: Path, root: str) -> list[str]:
+    """QEMU is seen aside, where it finds its files beside it, too, and the script in its place."""
+    real, program = root + emulator.REAL, root + emulator.PROGRAM
+    folder = Path(real).parent
+    return [
+        f"mkdir -p {folder}",
+        f"ln -s /usr/share /usr/lib {folder.parent}",
+        f"touch {real}",
+        _bind(Path(program), real),
+        _bind(script, program),
+    ]
 
 
 def _network(ip: str) -> list[str]:

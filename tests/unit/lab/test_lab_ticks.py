@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.lab.ticks import Chunk, Tick, continuity, parse
+from launcher.lab.ticks import Chunk, Tick, after_leaving, continuity, mishaps, parse, stamped
 
 CONSOLE = b"GUEST UP\r\ntick 1 uptime 4.20\r\ndirty 6 MiB\r\ntick 2 uptime 5.20\r\ntick 3\r\ntick 4 up"
 
@@ -54,3 +54,38 @@ def test_a_missing_tick_is_never_within_limits() -> None:
 
 def test_one_tick_says_nothing() -> None:
     assert continuity([_tick(1, 0.0)]) is None
+
+
+def test_a_tick_that_came_twice_is_never_within_limits() -> None:
+    found = continuity([_tick(1, 0.0), _tick(2, 1.0), _tick(1, 1.5), _tick(2, 2.0), _tick(3, 2.5)])
+    assert found is not None
+    assert (found.missing, found.twice) == ((), (1, 2))
+    assert not found.within(1000.0)
+
+
+def test_a_source_that_goes_on_beside_its_target_is_seen() -> None:
+    moved = [_tick(1, 0.0), _tick(2, 1.0), _tick(3, 2.0, "b")]
+    assert after_leaving(moved) == ()
+    assert after_leaving([*moved, _tick(3, 2.1), _tick(4, 3.0, "b")]) == (_tick(3, 2.1), _tick(4, 3.0, "b"))
+
+
+def test_a_guest_tells_of_a_crash_and_of_its_new_start() -> None:
+    console = ["GUEST UP uptime 5", "tick 1", "[ 18.3] BUG: unable to handle page fault", "tick 2"]
+    console += ["Kernel panic - not syncing: Fatal exception", "GUEST UP uptime 6", "BAD page 7 in round 2"]
+    assert list(mishaps(console)) == [console[2], *console[4:]]
+    assert list(mishaps(console[:2])) == []
+
+
+def test_lines_are_stamped_by_node() -> None:
+    chunks = [
+        Chunk(at=10.0, node="a", data=b"tick 1\r\nti"),
+        Chunk(at=11.5, node="b", data=b"tick 2\r\n"),
+        Chunk(at=12.0, node="a", data=b"ck 9\ncu"),
+    ]
+    assert list(stamped(chunks)) == [
+        "    0.000 a tick 1",
+        "    1.500 b tick 2",
+        "    2.000 a tick 9",
+        "      cut a cu",
+    ]
+    assert list(stamped([])) == []
