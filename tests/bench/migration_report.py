@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from migration_rows import (
+from migration_judgement import (
     CAP_MIB,
     CONSENTS,
     MEMORY_MIB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from migration_rows import CAP_MIB, CONSENTS, LOADS, Consent, Load, Row, chosen, judge, table
+from migration_judgement import CAP_MIB, CONSENTS, LOADS, Consent, Load, Row, chosen, judge, table
 
 from launcher.lab.ticks import Chunk
 from launcher.migration.options import QEMU_MAX_DOWNTIME_MS, Options, Workload
