@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from launcher.domain.metadata import NAMESPACE
-from launcher.domain.reading import Parsed, attribute, parse, words
+from launcher.domain.reading import Parsed, attribute, parse, printed, words
 from launcher.plan.cpuset import parse_cpuset
 from launcher.plan.devices.model import PciAddress
 
@@ -152,6 +152,20 @@ def read_domain(xml: str) -> DomainView:
         interfaces=tuple(map(_interface, root.findall("devices/interface"))),
         agent_connected=_agent(root),
     )
+
+
+def devices_by_alias(xml: str) -> dict[str, str]:
+    """Each device of domain XML that has an alias of ours, as XML, by that alias without its prefix.
+
+    Raises:
+        InvalidRequest: it is no domain XML.
+    """
+    root = parse(xml, what="domain XML", tag="domain")
+    return {
+        alias_of(node): printed(node)
+        for node in root.iterfind("devices/*")
+        if attribute(node, "alias", "name").startswith(ALIAS_PREFIX)
+    }
 
 
 def alias_of(node: Parsed) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import libvirt
 
+from launcher.domain.read import devices_by_alias
 from launcher.hypervisor import translate
 from launcher.hypervisor.calls import Calls, LaneName
 
@@ -70,6 +71,17 @@ class HardwareCalls:
         """
         await self._device(uuid, lambda domain, _: _detach(domain, xml), "detach")
 
+    async def plugged(self, uuid: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of ``aliases`` whose devices the domain has, in their order."""
+        there = await self._calls.on_domain(
+            uuid, _by_alias, what="look for devices", lane=LaneName.QUERY, timeout_s=PLUG_TIMEOUT_S
+        )
+        return tuple(alias for alias in aliases if alias in there)
+
+    async def ask_back(self, uuid: str, alias: str) -> None:
+        """Ask the guest for the device with that alias; one that is gone already is a success."""
+        await self._device(uuid, lambda domain, _: _detach_alias(domain, alias), "detach")
+
     async def _device(self, uuid: str, call: Callable[[libvirt.virDomain, int], object], verb: str) -> None:
         await self._calls.on_domain(
             uuid,
@@ -94,6 +106,16 @@ def _detach(domain: libvirt.virDomain, xml: str) -> None:
         except libvirt.libvirtError as error:
             if not translate.is_missing_device(error):
                 raise
+
+
+def _by_alias(domain: libvirt.virDomain) -> dict[str, str]:
+    return devices_by_alias(domain.XMLDesc(0))
+
+
+def _detach_alias(domain: libvirt.virDomain, alias: str) -> None:
+    device = _by_alias(domain).get(alias)
+    if device is not None:
+        _detach(domain, device)
 
 
 def _scope(domain: libvirt.virDomain) -> int:

@@ -344,6 +344,12 @@ class Hypervisor(Protocol):
     async def detach_device(self, uuid: str, xml: str) -> None:
         """Ask the guest for a device; asking again, or for one that is gone, is a success."""
 
+    async def plugged(self, uuid: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of ``aliases`` (without the prefix of those we choose) whose devices the guest has."""
+
+    async def ask_back(self, uuid: str, alias: str) -> None:
+        """``detach_device`` of the device with that alias, whatever it is."""
+
     async def disk_size(self, uuid: str, target: str) -> int:
         """Bytes that the guest sees of the disk ``target`` (``vda`` …)."""
 

@@ -55,7 +55,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     ``migrate_disks`` are the target names (``vda``) of disks the migration copies; empty: none are.
     ``parallel`` connections are used only where the other options allow it. ``policy`` is a name known
     to ``compose.make_policy``; ``migration_policy`` names the MigrationPolicy that gave options, ``priority``
-    is the API's.
+    is the API's. ``unplug`` are the aliases of devices that the guest gives back before it moves; the target
+    plugs its own.
     """
 
     attempt: str
@@ -74,6 +75,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     parallel: int = 0
     tls: bool = False
     migration_id: str = ""
+    unplug: tuple[str, ...] = ()
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ class Cause(StrEnum):
     """libvirt or QEMU gave up; its words are in the sentence."""
     INTERRUPTED = "interrupted"
     """libvirtd or the agent restarted and the job was gone."""
+    HOST_DEVICE = "host-device"
+    """The guest did not give a device of its host back; the sentence names it."""
     UTILITY_VOLUMES = "utility-volumes"
     """The instance still had utility volumes when utilityVolumesTimeout was over."""
     GUEST_ENDED = "guest-ended"

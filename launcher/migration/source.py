@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut, Unavailable
-from launcher.hypervisor.port import DomainState, JobStats
+from launcher.hypervisor.port import DomainState, Event, JobStats
 from launcher.migration.attempt import (
     AttemptRecord,
     CancelAnswer,
@@ -45,6 +45,7 @@ from launcher.migration.recording import Recorder
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
 from launcher.migration.resolve import RESOLVE_S, Resolver, heard
+from launcher.migration.unplug import Unplugging
 
 PREPARE_DEADLINE_S = 20.0
 """The target has 5 s for its checks and 14 s to reserve; the rest is the way there and back."""
@@ -85,6 +86,7 @@ class SourceMigration:
         self._clock = clock
         self._publish = publish
         self._monitor = Monitor(hypervisor, self._ledger, policy, clock, publish, recorder)
+        self._unplugging = Unplugging(hypervisor, clock, self._monitor.pause, record.outgoing)
 
     @property
     def record(self) -> AttemptRecord:
@@ -98,14 +100,14 @@ class SourceMigration:
             HypervisorUnavailable: libvirt cannot be asked for so long that the attempt is left as it is,
                 in ``Running``; run its record again when libvirt answers.
         """
-        unsubscribe = self._hypervisor.subscribe(self._monitor.on_event)
+        unsubscribe = self._hypervisor.subscribe(self._on_event)
         try:
             if self.record.phase.final:
                 if self.record.phase is Phase.SUCCEEDED and not self.record.confirmed:
                     await self._confirm_late()
             elif self.record.phase is Phase.RUNNING:
                 await self._end(await self._monitor.watch(None))
-            elif await self._prepare():
+            elif await self._prepare() and await self._unplug():
                 await self._migrate()
         finally:
             unsubscribe()
@@ -253,6 +255,31 @@ class SourceMigration:
                 await self._peer.finish(self.record.token, succeeded=False, reason=reason)
         except LauncherError as error:
             self._ledger.step_taken("release failed", str(error))
+
+    def _on_event(self, event: Event) -> None:
+        self._monitor.on_event(event)
+        if self._unplugging.on_event(event):
+            self._monitor.nudge()
+
+    async def _unplug(self) -> bool:
+        """Have the guest give back what cannot move with it; False when the attempt ended."""
+        if not self.record.outgoing.unplug:
+            return True
+        # Written first, for people: what the guest has to have again is seen, not remembered.
+        self._ledger.step_taken("unplug", ", ".join(self.record.outgoing.unplug))
+        await self._ledger.save()
+        self._publish(self._monitor.phase_progress(self.record.phase, "the guest gives its devices back"))
+        try:
+            why = await self._unplugging.take(
+                lambda: not self.record.cancel, paused=self.record.outgoing.user_paused
+            )
+        except NotFound as error:
+            why = str(error)
+        if why:
+            await self._release("the guest kept its devices")
+            await self._fail(Cause.HOST_DEVICE, why)
+            return False
+        return not await self._cancelled(release=True)
 
     # The migrate call and after --------------------------------------------------------------------------
 

@@ -78,6 +78,16 @@ class Host:
         self._domain()
         return f"<domain><uuid>{uuid}</uuid></domain>"
 
+    async def plugged(self, uuid: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        await self._call("plugged")
+        self._domain()
+        return tuple(alias for alias in aliases if alias in self._world.devices)
+
+    async def ask_back(self, uuid: str, alias: str) -> None:
+        await self._call("ask_back")
+        self._domain()
+        self._world.asked(alias)
+
     async def suspend(self, uuid: str) -> None:
         await self._call("suspend")
         self._world.put(self._side, replace(self._domain(), state=DomainState.PAUSED, reason="user"))
@@ -310,6 +320,7 @@ class Stage:
         options: Options | None = None,
         *,
         vfio: bool = False,
+        unplug: tuple[str, ...] = (),
         checks: tuple[Check, ...] = (),
     ) -> None:
         self.world = world
@@ -330,6 +341,7 @@ class Stage:
             target_node="b",
             options=options or Options(),
             workload=Workload(memory_bytes=512 * MB, vfio=vfio),
+            unplug=unplug,
         )
         self.tape = Tape(self.outgoing)
 

@@ -23,6 +23,8 @@ from launcher.errors import (
 )
 from launcher.hypervisor.port import (
     ConnectionEvent,
+    DeviceKeptEvent,
+    DeviceRemovedEvent,
     DomainRecord,
     DomainState,
     Event,
@@ -111,6 +113,10 @@ class World:
         self.misses_abort = ""
         """The stream's state that an abort leaves behind, when it needs help to end the job."""
         self._aborted = False
+        self.devices: set[str] = set()
+        """Aliases of what the guest has of its host; a job begins only without."""
+        self.gives_back_s: float | None = 0.3
+        """So long a guest takes to give a device back; None: it refuses."""
         self._abort = asyncio.Event()
         self._post_copy = asyncio.Event()
         self._paused_end = asyncio.Event()
@@ -135,6 +141,18 @@ class World:
         if not self.events_lost:
             for listener in tuple(self.listeners):
                 listener(event)
+
+    def asked(self, alias: str) -> None:
+        """The guest is asked for a device."""
+        loop = asyncio.get_running_loop()
+        if self.gives_back_s is None:
+            loop.call_later(0.1, lambda: self.emit(DeviceKeptEvent(UUID, f"ua-{alias}")))
+        elif alias in self.devices:
+            loop.call_later(self.gives_back_s, lambda: self._given_back(alias))
+
+    def _given_back(self, alias: str) -> None:
+        self.devices.discard(alias)
+        self.emit(DeviceRemovedEvent(UUID, f"ua-{alias}"))
 
     def disconnect(self) -> None:
         """The agent's connection to the source's libvirtd breaks; the job goes on."""
@@ -165,6 +183,7 @@ class World:
         """The migration until its end; raises what the migrate call would."""
         if self.params is not None and MigrateFlag.POSTCOPY_RESUME in self.params.flags:
             return await self._resumed()
+        assert not self.devices, "a migration begins while the guest has devices of its host"
         self.put("target", _domain(DomainState.PAUSED, "migration"))
         await asyncio.sleep(0.3)
         self.began = began = asyncio.get_running_loop().time()
