@@ -52,6 +52,7 @@ def allocate(
     firmware = vmi.spec.domain.firmware
     uuid = (firmware.uuid if firmware is not None else None) or uid
     devices = vmi.spec.domain.devices
+    chosen = ledger.free_devices(vmi)
     names = [interface.name for interface in devices.interfaces]
     had = vmi.status.vsock_cid if vmi.status is not None else None
     return Allocations(
@@ -64,6 +65,8 @@ def allocate(
         digests=companions.digests,
         node_ports=_node_ports(vmi, uid, ledger, network.node_ports),
         outer=_outer(vmi, companions, uid, facts, ledger, network.pools),
+        devices=chosen,
+        migratable=ledger.migratable(chosen),
         attachments=companions.attachments,
         virtual_functions={name: one.device for name, one in companions.attachments.items() if one.device},
         machine=machine,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from launcher.agent import lifecycle
+from launcher.agent.functions import function_step
 from launcher.agent.hotplug import (
     Attempts,
     Hardware,
@@ -126,11 +127,14 @@ def _changing(record: InstanceRecord, live: DomainView, hardware: Hardware) -> I
     if vcpus_step(record, live) is not None:
         what = f"{live.vcpus} of {record.plan.vcpus.current} vCPUs are plugged"
         yield _change("HotVCPUChange", "VCPUHotplugFailed", what, hardware.vcpus)
-    change = interfaces_step(record, live)
+    change, missing = interfaces_step(record, live), function_step(record, live)
     if change is not None:
         yield _change(
             "HotInterfaceChange", "InterfaceChangeFailed", _of_interfaces(change), hardware.interfaces
         )
+    elif missing is not None:
+        what = f"virtual function {missing.device.name} is being plugged"
+        yield _change("HotInterfaceChange", "InterfaceChangeFailed", what, hardware.functions)
     memory, requested = guest_memory(record.defaulted), requested_memory(live)
     current = current_memory(live)
     if memory_step(record, live) is not None:

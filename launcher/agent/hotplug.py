@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from launcher.agent.functions import functions_of
 from launcher.agent.growth import DiskSize
 from launcher.agent.io_errors import Trouble
 from launcher.agent.records import InstanceRecord
@@ -91,6 +92,7 @@ class Hardware:
     vcpus: Attempts = Attempts()
     memory: Attempts = Attempts()
     interfaces: Attempts = Attempts()
+    functions: Attempts = Attempts()
     disks: Mapping[str, Attempts] = field(default_factory=dict)
     sizes: tuple[DiskSize, ...] = ()
     troubles: tuple[Trouble, ...] = ()
@@ -115,7 +117,8 @@ def can_change(record: InstanceRecord) -> bool:
     """Whether what the domain has may come to differ from the plan, so that its live XML is worth a look."""
     plan = record.plan
     volumes = record.plugged or record.leaving
-    return bool(plan.vcpus.hotplug or plan.memory.maximum is not None or plan.devices.interfaces or volumes)
+    cards = plan.devices.interfaces or functions_of(record)
+    return bool(plan.vcpus.hotplug or plan.memory.maximum is not None or cards or volumes)
 
 
 def vcpus_step(record: InstanceRecord, live: DomainView) -> PlugVCPUs | None:

@@ -367,4 +367,5 @@ def _destination(request: PrepareRequest, draft: InstanceRecord, here: InstanceP
         numatune=draft.plan.numatune,
         cpuset=draft.plan.vcpus.cpuset,
         vsock_cid=draft.allocations.vsock_cid or None,
+        hostdevs=draft.plan.devices.hostdevs,
     )

@@ -16,6 +16,7 @@ from launcher.agent.attachments import looked_at, require_unused
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.ledger import holding
+from launcher.agent.lending import with_functions
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import Companions, WatchEvent
 from launcher.agent.records import InstanceRecord, Transition
@@ -112,11 +113,11 @@ class Instances:
 
         Raises:
             InvalidSpec, HostUnsupported, HypervisorUnavailable, AlreadyExists (the UUID is another's),
-            Exhausted (others have what it needs).
+            Exhausted (others have what it needs), NetworkError (a link that it is to have is not there).
         """
         record = draft(
             manifest,
-            companions,
+            await self._beside(manifest, companions, arriving=live is not None),
             uid=uid,
             site=await self.site(manifest, uid),
             now=self._services.clock.now(),
@@ -166,14 +167,28 @@ class Instances:
                     return self.shown(present.record.key)
                 raise AlreadyExists(KIND, key, hint=_clash(present.record))
             require_unused(companions, (m.record for m in self.machines() if not m.ended))
-            beside = await looked_at(named, companions)
-            record = _awaiting(await self.draft(named, beside, uid=metadata.uid or ""), self.awaited(key))
+            drafted = await self.draft(named, companions, uid=metadata.uid or "")
+            record = _awaiting(drafted, self.awaited(key))
             if dry_run:
                 now = record.created
                 return show(record, None, node=self._config.node_name, now=now, before=None)
             await self._refuse_strangers(record)
             await self.adopt(record)
             return self.shown(key)
+
+    async def _beside(
+        self, manifest: VirtualMachineInstance, companions: Companions, *, arriving: bool
+    ) -> Companions:
+        """``companions`` with virtual functions of the node, and with all that their links have."""
+        uid = manifest.metadata.uid if manifest.metadata is not None else None
+        others = (
+            m.record
+            for m in self.machines()
+            if m.record.uid != uid and not m.ended and not _gives_way(m, manifest)
+        )
+        networks = plan_settings(self._config).network
+        lent = await with_functions(manifest, companions, networks, others, arriving=arriving)
+        return await looked_at(manifest, lent)
 
     async def _refuse_strangers(self, record: InstanceRecord) -> None:
         """A domain of that name in no record (the database was lost) is somebody's guest: it stays."""

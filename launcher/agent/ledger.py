@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
+from launcher.agent.host_devices import choose_devices, held_devices
 from launcher.agent.records import InstanceRecord
 from launcher.errors import Conflict, Exhausted
-from launcher.plan.allocations import Allocations
+from launcher.plan.allocations import Allocations, DevicePool
 from launcher.plan.context import guest_memory
 from launcher.plan.facts import NodeFacts, NumaCell, PagePool
 from launcher.plan.model import VMPlan
@@ -32,12 +33,13 @@ LAST_CID = 2**32 - 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What the operator leaves to instances: pCPUs that may be dedicated (None: all that are not reserved),
-    bytes that are the host's, and how much of the rest may be promised."""
+    bytes that are the host's, how much of the rest may be promised, and ``devices`` by resource."""
 
     reserved_cpus: frozenset[int] = frozenset()
     dedicated_cpus: tuple[int, ...] | None = None
     reserved_memory: int = 256 * MIB
     overcommit_percent: int = 100
+    devices: Mapping[str, DevicePool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class Holding:
     macs: tuple[tuple[str, str], ...] = ()
     pages: tuple[Pages, ...] = ()
     memory: int = 0
+    devices: frozenset[str] = frozenset()
     settled: bool = False
 
 
@@ -77,6 +80,7 @@ def holding(record: InstanceRecord) -> Holding:
         macs=shared_macs(record.defaulted, record.allocations),
         pages=pages(record.plan, record.defaulted),
         memory=reserved_memory(record.plan, record.defaulted),
+        devices=held_devices(record.allocations),
         settled=record.phase not in ("Pending", "Scheduling"),
     )
 
@@ -221,6 +225,16 @@ class Ledger:
             f"all {count} {port.protocol} ports of {first}-{last} are taken",
             hint="delete an instance, or widen network.node_ports of the node",
         )
+
+    def free_devices(self, vmi: VirtualMachineInstance) -> dict[str, tuple[str, ...]]:
+        """Devices of the host for what ``vmi`` asks for, by resource; fewer when no more are free."""
+        taken = (address for held in self._holdings for address in held.devices)
+        return choose_devices(vmi, self._limits.devices, taken)
+
+    def migratable(self, resources: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``resources`` whose devices can move their state."""
+        pools = self._limits.devices
+        return tuple(name for name in resources if name in pools and pools[name].migratable)
 
     def require_own_macs(self, wanted: tuple[tuple[str, str], ...]) -> None:
         """Refuse a MAC address that another instance of the node has; raises Conflict."""

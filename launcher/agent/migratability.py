@@ -6,9 +6,13 @@ Reasons are those of the API's LiveMigratable condition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from launcher.agent.disks import unsettled
+from launcher.agent.functions import functions_of
+from launcher.agent.host_devices import staying
 from launcher.agent.records import InstanceRecord
-from launcher.plan.devices.model import DiskPlan
+from launcher.plan.devices.model import DiskPlan, HostdevPlan
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk
 
@@ -21,9 +25,7 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
     """(reason, message) of everything that forbids a live migration; empty: it can be migrated."""
     plan = record.plan
     findings: list[Finding] = []
-    if plan.devices.hostdevs:
-        names = ", ".join(device.name for device in plan.devices.hostdevs)
-        findings.append(("HostDeviceNotLiveMigratable", f"host devices stay on their host: {names}"))
+    findings.extend(_host_devices(record))
     if plan.launch_security is not None:
         kind = plan.launch_security.type
         reason = "TDXNotLiveMigratable" if kind == "tdx" else "SEVNotLiveMigratable"
@@ -50,8 +52,9 @@ def migration_findings(record: InstanceRecord) -> tuple[Finding, ...]:
     if plan.devices.filesystems:
         names = ", ".join(filesystem.name for filesystem in plan.devices.filesystems)
         findings.append(("VirtIOFSNotLiveMigratable", f"virtiofs shares stay on their host: {names}"))
-    if record.allocations.attachments:
-        names = ", ".join(sorted(record.allocations.attachments))
+    given = [name for name, one in record.allocations.attachments.items() if not one.device]
+    if given:
+        names = ", ".join(sorted(given))
         findings.append(
             ("InterfaceNotLiveMigratable", f"links that were handed in stay on their host: {names}")
         )
@@ -72,6 +75,25 @@ def disks_to_copy(record: InstanceRecord) -> tuple[str, ...]:
         if disk.source is not None
         and (disk.name in moving or (disk.source.path in own and not disk.readonly))
     )
+
+
+def _host_devices(record: InstanceRecord) -> Iterator[Finding]:
+    """Those that move do so by themselves; virtual functions are given back, if they can be."""
+    stays = staying(record)
+    if stays:
+        yield "HostDeviceNotLiveMigratable", "; ".join(stays)
+    fixed = [one.name for one in functions_of(record) if on_root_complex(record.plan, one)]
+    if fixed:
+        message = f"virtual functions on the root complex cannot be unplugged: {', '.join(fixed)}"
+        yield "SRIOVNotLiveMigratable", message
+
+
+def on_root_complex(plan: VMPlan, device: HostdevPlan) -> bool:
+    """PCI Express has no hotplug there, conventional PCI has."""
+    express = any(one.model == "pcie-root-port" for one in plan.devices.controllers)
+    machine = plan.boot.machine.removeprefix("pc-")
+    seat = device.address
+    return seat is not None and seat.bus == 0 and (express or machine.startswith(("q35", "virt")))
 
 
 def _has_tsc_of_its_host(plan: VMPlan) -> bool:

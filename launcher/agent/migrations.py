@@ -15,6 +15,7 @@ import msgspec
 
 from launcher.agent.departure import deadline_s, moved_disks, tls_findings
 from launcher.agent.expected import Expected
+from launcher.agent.functions import functions_of
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
@@ -46,6 +47,7 @@ from launcher.migration.selection import NAMESPACE_LABEL, policy_name, select
 from launcher.migration.source import begin
 from launcher.migration.target import TargetSide
 from launcher.plan.context import guest_memory
+from launcher.plan.devices.hostdev import is_function
 from launcher.plan.steps import CreateImage
 from launcher.spec.model import (
     MigrationPolicy,
@@ -267,7 +269,7 @@ class Migrations:
         workload = Workload(
             memory_bytes=guest_memory(record.defaulted),
             disk_bytes=disk_bytes + sum(disk.bytes for disk in moved),
-            vfio=bool(record.plan.devices.hostdevs),
+            vfio=any(not is_function(device) for device in record.plan.devices.hostdevs),
         )
         if not options.disable_tls:
             unfit = await asyncio.to_thread(tls_findings, self._config, deadline_s(options, workload))
@@ -290,6 +292,7 @@ class Migrations:
             parallel=CHANNELS if options.compression else 0,
             tls=not options.disable_tls,
             migration_id=manifest.spec.send_to.migration_id if manifest.spec.send_to is not None else "",
+            unplug=tuple(device.alias for device in functions_of(record)),
         )
 
     async def _policy(self, record: InstanceRecord) -> MigrationPolicy | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from launcher.errors import InvalidRequest, Violation
 from launcher.host.config import Config
-from launcher.plan.settings import Binding, BridgedNetwork, NetworkSettings
+from launcher.plan.settings import Binding, BridgedNetwork, FunctionNetwork, NetworkSettings
 
 SMALLEST_MTU, LARGEST_MTU = 1280, 65521
 """What IPv6 needs at least (RFC 8200), and the most that a virtio card is told by QEMU."""
@@ -45,6 +45,12 @@ def network_settings(config: Config) -> NetworkSettings:
         bridges={
             name: BridgedNetwork(bridge=one.bridge, mtu=one.mtu, vlan=one.vlan, guard=one.guard)
             for name, one in config.networks.items()
+            if one.bridge
+        },
+        cards={
+            name: FunctionNetwork(link=one.card, vlan=one.vlan)
+            for name, one in config.networks.items()
+            if one.card
         },
         bindings={
             name: Binding(
@@ -106,7 +112,13 @@ def _names(config: Config) -> Iterator[Violation]:
 def _bridges(config: Config) -> Iterator[Violation]:
     for name, one in config.networks.items():
         field = f"networks.{name}"
-        if _LINK.fullmatch(one.bridge) is None:
+        if one.card and one.bridge:
+            yield _wrong(f"{field}.card", one.card, "a network is a bridge or a card, not both")
+        elif one.card and _LINK.fullmatch(one.card) is None:
+            yield _wrong(f"{field}.card", one.card, "accepted is the link of a card with virtual functions")
+        elif one.card and (one.mtu or one.guard):
+            yield _wrong(field, one.card, "mtu and guard are a bridge's; functions have what their card has")
+        elif not one.card and _LINK.fullmatch(one.bridge) is None:
             yield _wrong(f"{field}.bridge", one.bridge, "accepted is the name of a bridge")
         if not 0 <= one.vlan <= LAST_VLAN:
             yield _wrong(f"{field}.vlan", str(one.vlan), f"accepted are 1 to {LAST_VLAN}, or 0 for none")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from launcher.agent.functions import functions_of
 from launcher.agent.records import InstanceRecord
 from launcher.domain.read import DomainView, InterfaceView
 from launcher.plan.devices.model import InterfacePlan, PciAddress
@@ -71,6 +72,7 @@ def interfaces_step(record: InstanceRecord, live: DomainView) -> InterfaceStep |
 def stale_steps(record: InstanceRecord, there: frozenset[str]) -> tuple[AnyStep, ...]:
     """Steps of interfaces that are neither planned nor in the domain."""
     wanted = {nic.name for nic in record.plan.devices.interfaces} | there
+    wanted |= {device.name for device in functions_of(record)}
     return tuple(step for step in record.plan.steps if network_of(step) not in {None, *wanted})
 
 

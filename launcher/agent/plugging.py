@@ -16,6 +16,7 @@ from launcher.agent.disks import (
     PlugDisk,
     UnplugDisk,
 )
+from launcher.agent.functions import PlugFunction
 from launcher.agent.growth import GrowDisk
 from launcher.agent.hotplug import (
     DISK_AGAIN_MAX_S,
@@ -32,6 +33,7 @@ from launcher.agent.records import InstanceRecord
 from launcher.agent.resources import Resources
 from launcher.agent.start_errors import explained
 from launcher.domain.devices.disk import disk_element
+from launcher.domain.devices.hostdev import hostdev_element
 from launcher.domain.devices.interface import interface_element, interface_name
 from launcher.domain.devices.memory import memory_device
 from launcher.domain.element import to_text
@@ -45,7 +47,7 @@ from launcher.plan.devices.model import DevicesPlan, DiskPlan
 
 log = get(__name__)
 
-Step = PlugVCPUs | PlugMemory | InterfaceStep | DiskStep | GrowDisk
+Step = PlugVCPUs | PlugMemory | InterfaceStep | PlugFunction | DiskStep | GrowDisk
 STEPS = (
     PlugVCPUs,
     PlugMemory,
@@ -53,6 +55,7 @@ STEPS = (
     UnplugInterface,
     SetLink,
     DropNetwork,
+    PlugFunction,
     MakeVolume,
     PlugDisk,
     UnplugDisk,
@@ -62,8 +65,8 @@ STEPS = (
     GrowDisk,
 )
 Change = Callable[[InstanceRecord], InstanceRecord]
-_FIXED = ("vcpus", "memory", "interfaces")
-_VCPUS, _MEMORY, _INTERFACES = _FIXED
+_FIXED = ("vcpus", "memory", "interfaces", "functions")
+_VCPUS, _MEMORY, _INTERFACES, _FUNCTIONS = _FIXED
 
 
 @dataclass(slots=True)
@@ -106,6 +109,7 @@ class Plugging:
             vcpus=self._attempts(_VCPUS),
             memory=self._attempts(_MEMORY),
             interfaces=self._attempts(_INTERFACES),
+            functions=self._attempts(_FUNCTIONS),
             disks={kind: self._attempts(kind) for kind in self._tries if kind not in _FIXED},
         )
 
@@ -164,6 +168,8 @@ class Plugging:
                 await self._hypervisor.detach_device(uuid, to_text(interface_name(name, mac)))
             case SetLink(nic=nic):
                 await self._hypervisor.update_device(uuid, to_text(interface_element(nic)))
+            case PlugFunction(device=device):
+                await self._hypervisor.attach_device(uuid, to_text(hostdev_element(device)))
             case DropNetwork(steps=steps):
                 await self._resources.drop(steps)
                 return lambda present: nics.without_steps(present, steps)
@@ -240,6 +246,8 @@ def _kind(step: Step) -> str:
             return _MEMORY
         case PlugInterface() | UnplugInterface() | SetLink() | DropNetwork():
             return _INTERFACES
+        case PlugFunction():
+            return _FUNCTIONS
         case GrowDisk(disk=disk):
             return hotplug.growth_of(disk.name)
         case _:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from launcher.agent import lifecycle
 from launcher.agent.disks import DiskStep, disk_steps
+from launcher.agent.functions import PlugFunction, function_step
 from launcher.agent.growth import GrowDisk, growth_steps
 from launcher.agent.hotplug import (
     Attempts,
@@ -100,17 +101,14 @@ class Enter:
     message: str = ""
 
 
+_HardwareStep = PlugVCPUs | PlugMemory | InterfaceStep | PlugFunction | DiskStep | GrowDisk
 Action = (
     Prepare
     | Define
     | Start
     | Suspend
     | Resume
-    | PlugVCPUs
-    | PlugMemory
-    | InterfaceStep
-    | DiskStep
-    | GrowDisk
+    | _HardwareStep
     | Shutdown
     | Destroy
     | Undefine
@@ -187,12 +185,13 @@ def _plug(record: InstanceRecord, hardware: Hardware) -> Decision:
 
 def _hardware_steps(
     record: InstanceRecord, hardware: Hardware
-) -> Iterator[tuple[PlugVCPUs | PlugMemory | InterfaceStep | DiskStep | GrowDisk | None, Attempts]]:
+) -> Iterator[tuple[_HardwareStep | None, Attempts]]:
     """What is to be changed, and how that went so far."""
     if hardware.live is not None:
         yield vcpus_step(record, hardware.live), hardware.vcpus
         yield memory_step(record, hardware.live), hardware.memory
         yield interfaces_step(record, hardware.live), hardware.interfaces
+        yield function_step(record, hardware.live), hardware.functions
         for step in disk_steps(record, hardware.live):
             yield step, hardware.of_disk(disk_of(step.name))
     for growth in growth_steps(record, hardware.sizes):

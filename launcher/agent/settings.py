@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 
+from launcher.agent.host_devices import is_address, is_usb
 from launcher.agent.ledger import Limits
 from launcher.agent.network_settings import network_settings
 from launcher.errors import InvalidRequest, Violation
 from launcher.host.config import Config
+from launcher.plan.allocations import DevicePool
 from launcher.plan.cpuset import parse_cpuset
 from launcher.plan.facts import NodeFacts
 from launcher.plan.settings import PlanSettings
@@ -60,7 +62,23 @@ def node_limits(config: Config) -> Limits:
         dedicated_cpus=dedicated or None,
         reserved_memory=memory,
         overcommit_percent=percent,
+        devices=_devices(config),
     )
+
+
+def _devices(config: Config) -> dict[str, DevicePool]:
+    for resource, one in config.devices.items():
+        for address in one.addresses:
+            if not is_address(address):
+                accepted = "accepted are 0000:3b:02.1 (PCI), a UUID (mediated device) and 1:4 (USB)"
+                raise _invalid(f"devices.{resource}.addresses", address, accepted)
+            if one.migratable and is_usb(address):
+                accepted = "a USB device cannot move its state; accepted is false"
+                raise _invalid(f"devices.{resource}.migratable", "true", accepted)
+    return {
+        name: DevicePool(addresses=one.addresses, migratable=one.migratable)
+        for name, one in config.devices.items()
+    }
 
 
 def _machines(config: Config) -> dict[str, str]:

@@ -78,7 +78,7 @@ class DomainView(View, frozen=True, kw_only=True):
 
     ``vcpus`` are those enabled of ``max_vcpus``; ``vcpu_slots``: they are listed one by one, so that more
     can be plugged. ``pins`` are the pCPUs of each vCPU, ``free_ports`` the root ports that are empty,
-    ``machine`` is the board.
+    ``machine`` is the board, ``hostdevs`` are aliases of devices of the host.
 
     ``uid`` and ``instance`` come from our metadata; both are empty for a domain that is not ours.
     ``agent_connected`` None: there is no agent channel or its state is not reported.
@@ -102,6 +102,7 @@ class DomainView(View, frozen=True, kw_only=True):
     disks: tuple[DiskView, ...]
     interfaces: tuple[InterfaceView, ...]
     agent_connected: bool | None
+    hostdevs: tuple[str, ...] = ()
 
     @property
     def boot_memory(self) -> int:
@@ -151,6 +152,7 @@ def read_domain(xml: str) -> DomainView:
         disks=tuple(map(_disk, root.findall("devices/disk"))),
         interfaces=tuple(map(_interface, root.findall("devices/interface"))),
         agent_connected=_agent(root),
+        hostdevs=tuple(map(alias_of, root.iterfind("devices/hostdev"))),
     )
 
 

@@ -12,11 +12,13 @@ import msgspec
 
 from launcher.domain.commandline import FILE, NAMESPACE, SOCKET
 from launcher.domain.cputune import cputune_element
+from launcher.domain.devices.hostdev import hostdev_source
 from launcher.domain.element import E, Element, cpu_list
 from launcher.domain.numatune import numatune_element
 from launcher.domain.read import alias_of
 from launcher.domain.reading import Parsed, grafted, parse, printed
-from launcher.plan.devices.model import DiskPlan
+from launcher.plan.devices.hostdev import is_function
+from launcher.plan.devices.model import DiskPlan, HostdevPlan
 from launcher.plan.model import CPUTune, NumaTune
 
 # Attributes of devices that hold paths on the host.
@@ -38,7 +40,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     ``taps`` gives tap devices by interface name (its alias without prefix); ``paths`` replaces path prefixes,
     first match wins; ``cputune`` and ``numatune`` are those of the destination's own plan, None for a
     guest without any; ``cpuset`` are the pCPUs of what has no pin (empty: all), ``vsock_cid`` the guest's
-    address there (None: it stays). ``sources`` are those of disks that are copied to other claims, by volume.
+    address there (None: it stays). ``sources`` are those of disks that are copied to other claims, by volume,
+    ``hostdevs`` the destination's devices.
     """
 
     taps: dict[str, str] = {}
@@ -48,6 +51,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     cpuset: tuple[int, ...] = ()
     vsock_cid: int | None = None
     sources: dict[str, NewSource] = {}
+    hostdevs: tuple[HostdevPlan, ...] = ()
 
 
 Transform = Callable[[Parsed, Destination], None]
@@ -141,6 +145,22 @@ def replace_vsock_address(root: Parsed, destination: Destination) -> None:
         cid.set("address", str(destination.vsock_cid))
 
 
+def replace_hostdevs(root: Parsed, destination: Destination) -> None:
+    """Devices that move keep their names and their seats in the guest, and are the destination's. Those that
+    the guest gives back are left out: it gets others when it is there."""
+    devices = root.find("devices")
+    ours = {device.alias: device for device in destination.hostdevs}
+    for node in root.findall("devices/hostdev"):
+        device = ours.get(alias_of(node))
+        source = node.find("source")
+        if device is None or devices is None or source is None:
+            continue
+        if is_function(device):
+            devices.remove(node)
+        else:
+            node.replace(source, grafted(hostdev_source(device)))
+
+
 def replace_numa_placement(root: Parsed, destination: Destination) -> None:
     """Neither do its NUMA cells."""
     _replace(root, "numatune", numatune_element(destination.numatune) if destination.numatune else None)
@@ -155,6 +175,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     replace_pins,
     replace_numa_placement,
     replace_vsock_address,
+    replace_hostdevs,
 )
 
 

@@ -73,13 +73,24 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class NodeNetwork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A network that is a bridge of this node. ``mtu`` 0: the bridge's; ``vlan`` 0: the bridge's own;
-    ``guard`` keeps guests to their MAC addresses."""
+    """A network that is a ``bridge`` of this node, or for ``sriov`` a ``card``: the link of one that has
+    virtual functions. ``mtu`` 0: the bridge's; ``vlan`` 0: the bridge's own, or none; ``guard`` keeps guests
+    of a bridge to their MAC addresses."""
 
-    bridge: str
+    bridge: str = ""
+    card: str = ""
     mtu: int = 0
     vlan: int = 0
     guard: bool = False
+
+
+class NodeDevices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices of this node that guests may have by one resource name: PCI addresses (bound to a driver of
+    VFIO already), UUIDs of mediated devices, or USB ``BUS:DEVICE``. ``migratable``: they move their state to
+    another of their kind, by a driver of VFIO's that can."""
+
+    addresses: tuple[str, ...]
+    migratable: bool = False
 
 
 class NodeBinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,8 +165,9 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings with their defaults. ``peers`` maps node names to ``ADDRESS:PORT`` or ``unix:PATH``,
     ``networks`` the names of multus networks, ``[namespace/]name``, to what they are here, ``bindings`` those
-    of binding plugins, and ``machines`` aliases (``q35``) to the versioned machine that guests get on every
-    node of the fleet. ``eviction_strategy`` is that of instances that name none, when the node is drained."""
+    of binding plugins, ``devices`` resource names to devices, and ``machines`` aliases (``q35``) to the
+    versioned machine that guests get on every node of the fleet. ``eviction_strategy`` is that of instances
+    that name none, when the node is drained."""
 
     node: str = ""
     state_dir: str = "/var/lib/launcher"
@@ -173,6 +185,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     network: Network = Network()
     networks: dict[str, NodeNetwork] = {}
     bindings: dict[str, NodeBinding] = {}
+    devices: dict[str, NodeDevices] = {}
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
     storage: Storage = Storage()

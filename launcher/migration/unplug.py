@@ -27,7 +27,7 @@ _PREFIX = "ua-"
 
 
 class Unplugging:
-    """The devices of one guest that are to go. ``pause`` waits, and returns sooner when something happened."""
+    """The devices of one guest that are to go. ``pause`` waits, less when something happens."""
 
     def __init__(
         self,

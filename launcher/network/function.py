@@ -52,6 +52,29 @@ def look_at_function(network: str, device: str, *, sysfs: Path = SYSFS) -> Virtu
     return VirtualFunction(link=names[0], number=numbers[0], mac=mac, vlan=vlan, driver=_driver(place))
 
 
+def functions_on(network: str, card: str, *, sysfs: Path = SYSFS) -> tuple[str, ...]:
+    """PCI addresses of the virtual functions of the card whose link is ``card``, by their numbers.
+
+    Raises:
+        NetworkError: there is no such card, or it has none.
+    """
+    place = sysfs / "class/net" / card / "device"
+    if not place.is_dir():
+        raise NetworkError(network, f"there is no card {card} on this node")
+    found = {
+        int(path.name.removeprefix("virtfn")): path.resolve().name
+        for path in place.glob("virtfn*")
+        if path.name.removeprefix("virtfn").isdigit()
+    }
+    if not found:
+        raise NetworkError(
+            network,
+            f"the card {card} has no virtual functions",
+            hint=f"write their number to /sys/class/net/{card}/device/sriov_numvfs",
+        )
+    return tuple(found[number] for number in sorted(found))
+
+
 def lend_function(step: LendFunction, *, sysfs: Path = SYSFS, program: Program | None = None) -> None:
     """Program the function on its card and bind it to vfio-pci.
 

@@ -51,6 +51,14 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     forwards: tuple[int, ...] = ()
 
 
+class DevicePool(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices of the node of one resource, by address; ``migratable``: they can move their state to another
+    of their kind."""
+
+    addresses: tuple[str, ...]
+    migratable: bool = False
+
+
 class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     """Values that must not be invented by a pure function.
 
@@ -58,7 +66,8 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     ``taps`` interface names to device names (at most 15 characters). ``cpuset`` are the pCPUs that may be
     dedicated to this instance, ``claims`` the places of its claims. ``vsock_cid`` 0: none was allocated.
     ``devices`` are the host's devices by resource name (or ``CLAIM/REQUEST``): PCI addresses
-    ``dddd:bb:ss.f``, UUIDs of mediated devices, or USB ``BUS:DEVICE``. ``virtual_functions`` maps the names
+    ``dddd:bb:ss.f``, UUIDs of mediated devices, or USB ``BUS:DEVICE``; those of ``migratable`` resources
+    can move their state. ``virtual_functions`` maps the names
     of SR-IOV interfaces to PCI addresses. ``digests`` maps references of container images to what they stood
     for when the instance started, on whichever node that was. ``outer`` are the addresses of a masqueraded
     interface on this node, at most one of each family; ``node_ports`` are the node's ports that lead there.
@@ -74,6 +83,7 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     claims: dict[str, ClaimPlace] = {}
     vsock_cid: int = 0
     devices: dict[str, tuple[str, ...]] = {}
+    migratable: tuple[str, ...] = ()
     virtual_functions: dict[str, str] = {}
     outer: tuple[str, ...] = ()
     node_ports: tuple[NodePort, ...] = ()

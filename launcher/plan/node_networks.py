@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from launcher.plan.context import PlanContext
 from launcher.plan.settings import Binding, BridgedNetwork
 from launcher.spec.model import Interface, Network
+
+T = TypeVar("T")
 
 
 def plugin_of(context: PlanContext, asked: Interface) -> Binding | None:
@@ -24,9 +29,13 @@ def bridged_network(context: PlanContext, network: Network | None) -> BridgedNet
         return BridgedNetwork(bridge=settings.pod_bridge) if settings.pod_bridge else None
     if network.multus is None:
         return None
-    name = network.multus.network_name
-    full = name if "/" in name else f"{context.namespace}/{name}"
-    return settings.network.bridges.get(full) or settings.network.bridges.get(full.partition("/")[2])
+    return named_network(settings.network.bridges, network.multus.network_name, context.namespace)
+
+
+def named_network(there: Mapping[str, T], name: str, namespace: str) -> T | None:
+    """Of networks by ``[namespace/]name`` that which ``name`` means in ``namespace``."""
+    full = name if "/" in name else f"{namespace}/{name}"
+    return there.get(full) or there.get(full.partition("/")[2])
 
 
 def interface_mtu(context: PlanContext, asked: Interface) -> int | None:

@@ -16,7 +16,11 @@ _WHAT = {
     "network": "a bridge for the network",
 }
 
-_HINTS = {"network": "name its bridge in the agent's configuration (networks, or network.bridge)"}
+_HINTS = {
+    "device": "name free ones in the agent's configuration (devices.RESOURCE)",
+    "network": "name its bridge in the agent's configuration (networks, or network.bridge)",
+    "vf": "name the card of its network in the agent's configuration (networks), or hand in a function",
+}
 
 
 def require_runnable(devices: DevicesPlan, facts: NodeFacts | None = None) -> None:

@@ -21,6 +21,14 @@ class BridgedNetwork(msgspec.Struct, frozen=True, kw_only=True):
     guard: bool = False
 
 
+class FunctionNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """A network whose interfaces are virtual functions of a card: its ``link``, and the VLAN that they are
+    put into (0: none)."""
+
+    link: str
+    vlan: int = 0
+
+
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """A binding plugin of the node; docs/network.md tells what each ``attachment`` is. ``link`` and ``mode``
     are macvtap's, ``socket`` is vhost-user's, ``program`` edits the domain's XML within ``timeout_s``."""
@@ -41,7 +49,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``mtu`` is that of masquerade (0: the kernel's, and the guest is not told), ``guard`` keeps such a guest
     to its own MAC and addresses. ``nameservers`` and ``search`` are told to guests (empty: what the node
     uses itself). ``node_ports`` are the first and last port of the node that guests may have (None: none).
-    ``bridges`` are the multus networks by ``[namespace/]name``, ``bindings`` the plugins.
+    ``bridges`` are the multus networks by ``[namespace/]name``, ``cards`` those that are cards with virtual
+    functions, ``bindings`` the plugins.
     """
 
     pools: tuple[str, ...] = ("100.64.0.0/16", "fd64:6c61:756e::/64")
@@ -50,6 +59,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     bridges: dict[str, BridgedNetwork] = {}
+    cards: dict[str, FunctionNetwork] = {}
     bindings: dict[str, Binding] = {}
     node_ports: tuple[int, int] | None = None
 

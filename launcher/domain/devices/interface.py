@@ -28,6 +28,7 @@ def interface_element(nic: InterfacePlan) -> Element:
         # The tap is ours, with its queues and its bridge: libvirt only opens it.
         E("target", dev=nic.tap, managed="no") if nic.tap is not None else None,
         E("model", type=nic.model),
+        E("teaming", type="persistent") if nic.standby else None,
         E("backend", type="passt", logFile=passt.log_file) if passt is not None else None,
         _driver(nic),
         E("link", state="down") if nic.link_down else None,

@@ -57,6 +57,17 @@ spec:
   resourceClaims: [{name: functions, resourceClaimName: functions}]
 """
 
+TEAM = """
+spec:
+  domain:
+    memory: {guest: 1Gi}
+    devices:
+      interfaces:
+        - {name: slow, masquerade: {}, macAddress: "02:00:00:12:34:56"}
+        - {name: fast, sriov: {}, macAddress: "02:00:00:12:34:56"}
+  networks: [{name: slow, pod: {}}, {name: fast, multus: {networkName: lab/fast}}]
+"""
+
 PLUGIN = """
 spec:
   domain:
@@ -83,6 +94,7 @@ EXAMPLES = {
     "port-ranges": PORT_RANGES,
     "passt": PASST,
     "sriov": SRIOV,
+    "team": TEAM,
     "plugin": PLUGIN,
     "old-bindings": OLD_BINDINGS,
 }

@@ -22,6 +22,7 @@ from launcher.plan.devices.pci import place_on_pci
 from launcher.plan.devices.redirdev import plan_redirdevs
 from launcher.plan.devices.rng import plan_rng
 from launcher.plan.devices.sound import plan_sound
+from launcher.plan.devices.teaming import with_teams
 from launcher.plan.devices.tpm import plan_tpm
 from launcher.plan.devices.video import plan_video
 from launcher.plan.devices.vsock import plan_vsock
@@ -63,4 +64,5 @@ def plan_devices(context: PlanContext) -> DevicesPlan:
             *unbound_networks(context),
         ),
     )
-    return place_on_pci(context, replace(devices, controllers=plan_controllers(context, devices)))
+    teamed = with_teams(context, devices)
+    return place_on_pci(context, replace(teamed, controllers=plan_controllers(context, teamed)))

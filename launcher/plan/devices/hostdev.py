@@ -14,6 +14,7 @@ from launcher.plan.devices.model import HostdevPlan, Unbound
 from launcher.plan.devices.pciaddress import is_pci_address, pci_address
 from launcher.spec.model import GPU, HostDevice
 
+_FUNCTION = "sriov-"
 _USB = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -33,11 +34,18 @@ def plan_hostdevs(context: PlanContext) -> tuple[tuple[HostdevPlan, ...], tuple[
         addresses = pools.take(resource, shares)
         if not addresses:
             unbound.append(Unbound(field=field, kind="device", name=resource))
+        migratable = resource in context.allocations.migratable
         for number, address in enumerate(addresses):
-            planned.append(_hostdev(resource, asked, prefix, number, address))
+            device = _hostdev(resource, asked, prefix, number, address)
+            planned.append(replace(device, migratable=migratable) if migratable else device)
     displayed = _with_displays(planned, context.devices.gpus)
     functions, missing = _virtual_functions(context)
     return (*displayed, *functions), (*unbound, *missing)
+
+
+def is_function(device: HostdevPlan) -> bool:
+    """Whether it is a virtual function of a network card, which a guest can do without for a while."""
+    return device.alias.startswith(_FUNCTION)
 
 
 def resource_name(asked: GPU | HostDevice) -> str:
@@ -139,7 +147,7 @@ def _virtual_functions(context: PlanContext) -> tuple[list[HostdevPlan], list[Un
         planned.append(
             HostdevPlan(
                 name=nic.name,
-                alias=f"sriov-{nic.name}",
+                alias=f"{_FUNCTION}{nic.name}",
                 pci=host,
                 boot_order=nic.boot_order or None,
                 address=guest,

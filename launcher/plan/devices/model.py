@@ -165,7 +165,8 @@ class InterfacePlan(OnPci, frozen=True, kw_only=True):
     ``vhost_user``, or with ``passt``.
 
     ``queues`` are the pairs of queues of a multi-queue interface. ``vhost`` names the in-kernel backend.
-    ``rom`` False: the guest's firmware gets no boot ROM for it.
+    ``rom`` False: the guest's firmware gets no boot ROM for it. ``standby``: it stands in for a virtual
+    function.
     """
 
     name: str
@@ -182,12 +183,15 @@ class InterfacePlan(OnPci, frozen=True, kw_only=True):
     acpi_index: int | None = None
     passt: Passt | None = None
     vhost_user: VhostUser | None = None
+    standby: bool = False
 
 
 class HostdevPlan(OnPci, frozen=True, kw_only=True):
     """A device of the host: exactly one of ``pci``, ``mdev`` (a UUID) and ``usb`` (bus, device).
 
     ``address`` is where the guest sees it. ``display`` and ``ramfb``: a vGPU shows the guest's screen.
+    ``migratable``: it moves its state to another of its kind. ``standby`` names the interface that stands in
+    for a virtual function while the guest is without it.
     """
 
     name: str
@@ -198,6 +202,8 @@ class HostdevPlan(OnPci, frozen=True, kw_only=True):
     display: bool = False
     ramfb: bool = False
     boot_order: int | None = None
+    migratable: bool = False
+    standby: str = ""
 
 
 class FilesystemPlan(OnPci, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from launcher.errors import HostUnsupported, InvalidSpec, Violation
 from launcher.plan.context import PlanContext
+from launcher.plan.devices.hostdev import is_function
 from launcher.plan.devices.model import ControllerPlan, DevicesPlan, OnPci, PciAddress
 from launcher.units import GIB
 
@@ -127,7 +128,9 @@ def _place(devices: DevicesPlan, seats: _Seats, *, conventional: bool) -> Device
         )
         for nic in devices.interfaces
     )
-    hostdevs = tuple(seat(hostdev, wanted=hostdev.usb is None) for hostdev in devices.hostdevs)
+    hostdevs = tuple(
+        seat(hostdev, wanted=hostdev.usb is None, nic=is_function(hostdev)) for hostdev in devices.hostdevs
+    )
     controllers = tuple(
         seat(controller, wanted=virtio(controller.model)) for controller in devices.controllers
     )

@@ -107,8 +107,10 @@ def models(ctx: Context) -> Iterator[Violation]:
 
 
 def mac_addresses(ctx: Context) -> Iterator[Violation]:
-    """A MAC address is one of a single card, and nobody else's in this guest."""
+    """A MAC address is one of a single card, and no other's in this guest but its virtual function's."""
     good: list[tuple[str, object]] = []
+    functions: list[tuple[str, object]] = []
+    models = {}
     for path, interface in ctx.interfaces:
         if not interface.mac_address:
             continue
@@ -123,8 +125,14 @@ def mac_addresses(ctx: Context) -> Iterator[Violation]:
         elif address == BRIDGE_MAC and interface.masquerade is not None:
             yield invalid(field, text, "is the address of the masquerading bridge; accepted is any other")
         else:
-            good.append((field, address))
+            (good if interface.sriov is None else functions).append((field, address))
+            if interface.sriov is None:
+                models[address] = interface.model
     yield from unique(good)
+    yield from unique(functions)
+    for function, mac in functions:
+        if models.get(str(mac)) not in (None, "", "virtio"):
+            yield invalid(function, str(mac), "what stands in for a virtual function is of the model virtio")
 
 
 def states(ctx: Context) -> Iterator[Violation]:

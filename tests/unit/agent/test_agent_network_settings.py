@@ -10,7 +10,7 @@ from launcher.agent.network_settings import network_settings
 from launcher.errors import Exhausted, InvalidRequest
 from launcher.host.config import Config, Network, NodeBinding, NodeNetwork
 from launcher.plan.facts import NodeFacts
-from launcher.plan.settings import Binding, NetworkSettings
+from launcher.plan.settings import Binding, FunctionNetwork, NetworkSettings
 
 POOL = "192.0.2.0/29"
 
@@ -57,6 +57,27 @@ def test_every_wrong_network_is_named() -> None:
         "networks.a.vlan",
         "networks.b.mtu",
     ]
+
+
+@pytest.mark.parametrize(
+    ("network", "field"),
+    [
+        (NodeNetwork(), "networks.x.bridge"),
+        (NodeNetwork(bridge="br0", card="ens1f0"), "networks.x.card"),
+        (NodeNetwork(card="a/b"), "networks.x.card"),
+        (NodeNetwork(card="ens1f0", guard=True), "networks.x"),
+        (NodeNetwork(card="ens1f0", vlan=4095), "networks.x.vlan"),
+    ],
+)
+def test_a_network_is_a_bridge_or_a_card(network: NodeNetwork, field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        network_settings(Config(networks={"x": network}))
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+def test_cards_are_no_bridges() -> None:
+    settings = network_settings(Config(networks={"x": NodeNetwork(card="ens1f0", vlan=7)}))
+    assert (settings.cards, settings.bridges) == ({"x": FunctionNetwork(link="ens1f0", vlan=7)}, {})
 
 
 @pytest.mark.parametrize(

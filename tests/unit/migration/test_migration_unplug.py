@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of the host that a guest gives back before it moves: in time, too late, refused; killed, cancelled."""
+"""What a guest gives back before it moves: in time, too late, not at all; killed and cancelled meanwhile."""
 
 from __future__ import annotations
 

@@ -10,7 +10,13 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from launcher.errors import HostUnsupported, NetworkError
 from launcher.network import function
-from launcher.network.function import function_of, lend_function, look_at_function, return_function
+from launcher.network.function import (
+    function_of,
+    functions_on,
+    lend_function,
+    look_at_function,
+    return_function,
+)
 from launcher.plan.steps import LendFunction, VirtualFunction
 
 DEVICE, CARD = "0000:3b:02.1", "0000:3b:00.0"
@@ -53,6 +59,20 @@ def sysfs(tmp_path: Path) -> Path:
     (devices / DEVICE / "driver").symlink_to(drivers / "iavf")
     (tmp_path / "bus/pci/drivers_probe").touch()
     return tmp_path
+
+
+def test_a_card_lists_its_functions_by_number(sysfs: Path) -> None:
+    (sysfs / "class/net/ens1f0").mkdir(parents=True)
+    (sysfs / "class/net/ens1f0/device").symlink_to(sysfs / "bus/pci/devices" / CARD)
+    assert functions_on("fast", "ens1f0", sysfs=sysfs) == ("0000:3b:02.0", DEVICE)
+
+
+def test_a_card_that_is_not_there_or_has_none_is_named(sysfs: Path) -> None:
+    with pytest.raises(NetworkError, match="no card ens9"):
+        functions_on("fast", "ens9", sysfs=sysfs)
+    (sysfs / "class/net/ens9/device").mkdir(parents=True)
+    with pytest.raises(NetworkError, match="ens9 has no virtual functions"):
+        functions_on("fast", "ens9", sysfs=sysfs)
 
 
 def bound_to(sysfs: Path, driver: str) -> None:

@@ -103,6 +103,22 @@ REFUSED: tuple[tuple[str, str, set[str]], ...] = (
         ),
         {"spec.domain.devices.interfaces[1].macAddress"},
     ),
+    (
+        "mac address of two functions",
+        nics(
+            "{name: a, sriov: {}, macAddress: 02:00:00:00:00:AA}, {name: b, sriov: {}, macAddress: 02-00-00-00-00-aa}",
+            f"{{name: a, {MULTUS}}}, {{name: b, {MULTUS}}}",
+        ),
+        {"spec.domain.devices.interfaces[1].macAddress"},
+    ),
+    (
+        "stand-in of another model",
+        nics(
+            "{name: a, bridge: {}, model: e1000e, macAddress: 02:00:00:00:00:AA}, {name: b, sriov: {}, macAddress: 02-00-00-00-00-aa}",
+            f"{{name: a, {MULTUS}}}, {{name: b, {MULTUS}}}",
+        ),
+        {"spec.domain.devices.interfaces[1].macAddress"},
+    ),
     ("state", nic("masquerade: {}, state: sleeping"), {f"{NIC}.state"}),
     ("state of sriov", nic("sriov: {}, state: down", MULTUS), {f"{NIC}.state"}),
     ("absent default", nic("bridge: {}, state: absent"), {f"{NIC}.state"}),
@@ -283,6 +299,13 @@ ACCEPTED: tuple[tuple[str, str], ...] = (
     ),
     ("an absent bridge", nic("bridge: {}, state: absent", MULTUS)),
     ("sriov", nic("sriov: {}", MULTUS)),
+    (
+        "sriov with a stand-in",
+        nics(
+            "{name: a, masquerade: {}, macAddress: 02:00:00:00:00:AA}, {name: b, sriov: {}, macAddress: 02-00-00-00-00-aa}",
+            f"{{name: a, {POD}}}, {{name: b, {MULTUS}}}",
+        ),
+    ),
     (
         "sriov by claim",
         nic(

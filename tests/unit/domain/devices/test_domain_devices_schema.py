@@ -27,7 +27,7 @@ HANDED_IN = {
     "macs": {"n": "02:00:00:00:00:01"},
     "claims": {"blk": {"path": "/dev/vg/l", "block": True}, "dir": {"path": "/claims/dir"}},
     "devices": {"gpu": ["0000:81:00.0"], "mdev": [UUID], "usb": ["1:2", "1:3"]},
-    "virtual_functions": {"v": "0000:82:00.1"},
+    "virtual_functions": {"v": "0000:82:00.1", "w": "0000:82:00.2"},
     "vsock_cid": 7,
 }
 
@@ -58,6 +58,7 @@ interfaces:
 - {name: e, bridge: {}, model: e1000e, state: down}
 - {name: p, passtBinding: {}, ports: [{port: 80}, {port: 53, protocol: UDP}]}
 - {name: v, sriov: {}}
+- {name: w, sriov: {}, macAddress: '02:00:00:00:00:01'}
 """
 SMALL = """
 rng: {}
