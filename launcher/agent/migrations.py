@@ -41,10 +41,9 @@ from launcher.errors import (
 )
 from launcher.host.config import Config
 from launcher.hypervisor.port import ConnectionEvent, Event, LifecycleEvent
-from launcher.migration.attempt import Outgoing
+from launcher.migration.attempt import Outgoing, begin
 from launcher.migration.options import Workload, resolve
 from launcher.migration.selection import NAMESPACE_LABEL, policy_name, select
-from launcher.migration.source import begin
 from launcher.migration.target import TargetSide
 from launcher.plan.context import guest_memory
 from launcher.plan.devices.hostdev import is_function

@@ -30,10 +30,10 @@ from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.migration.again import again
-from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Phase, reopened
 from launcher.migration.compose import make_policy
 from launcher.migration.progress import MigrationProgress
-from launcher.migration.source import SourceMigration, reopened
+from launcher.migration.source import SourceMigration
 from launcher.spec.codec import dec_hook, enc_hook
 
 log = get(__name__)

@@ -174,6 +174,28 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.outgoing.options.network if self.over is None else self.over
 
 
+def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
+    """The record of an attempt that ended in doubt, to be run again from where its job is gone."""
+    return msgspec.structs.replace(
+        record,
+        phase=Phase.RUNNING,
+        transitions=(*record.transitions, Transition(phase=Phase.RUNNING, at=at)),
+        cancel=False,
+        interrupted="",
+        interrupted_at=None,
+        crashes=0,
+        cause=Cause.NONE,
+        reason="",
+        report=None,
+        by_hand=True,
+    )
+
+
+def begin(outgoing: Outgoing) -> AttemptRecord:
+    """The record of a new attempt."""
+    return AttemptRecord(outgoing=outgoing)
+
+
 def encode(record: AttemptRecord) -> str:
     """The record as JSON text, for the journal."""
     return msgspec.json.encode(record).decode()

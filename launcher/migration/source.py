@@ -20,15 +20,13 @@ from typing import Any
 import msgspec
 
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut, Unavailable
-from launcher.hypervisor.port import DomainState, Event, JobStats
+from launcher.hypervisor.port import DomainState, JobStats
 from launcher.migration.attempt import (
     AttemptRecord,
     CancelAnswer,
     Cause,
     Material,
-    Outgoing,
     Phase,
-    Transition,
 )
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
@@ -86,7 +84,6 @@ class SourceMigration:
         self._clock = clock
         self._publish = publish
         self._monitor = Monitor(hypervisor, self._ledger, policy, clock, publish, recorder)
-        self._unplugging = Unplugging(hypervisor, clock, self._monitor.pause, record.outgoing)
 
     @property
     def record(self) -> AttemptRecord:
@@ -100,7 +97,7 @@ class SourceMigration:
             HypervisorUnavailable: libvirt cannot be asked for so long that the attempt is left as it is,
                 in ``Running``; run its record again when libvirt answers.
         """
-        unsubscribe = self._hypervisor.subscribe(self._on_event)
+        unsubscribe = self._hypervisor.subscribe(self._monitor.on_event)
         try:
             if self.record.phase.final:
                 if self.record.phase is Phase.SUCCEEDED and not self.record.confirmed:
@@ -256,11 +253,6 @@ class SourceMigration:
         except LauncherError as error:
             self._ledger.step_taken("release failed", str(error))
 
-    def _on_event(self, event: Event) -> None:
-        self._monitor.on_event(event)
-        if self._unplugging.on_event(event):
-            self._monitor.nudge()
-
     async def _unplug(self) -> bool:
         """Have the guest give back what cannot move with it; False when the attempt ended."""
         if not self.record.outgoing.unplug:
@@ -270,9 +262,8 @@ class SourceMigration:
         await self._ledger.save()
         self._publish(self._monitor.phase_progress(self.record.phase, "the guest gives its devices back"))
         try:
-            why = await self._unplugging.take(
-                lambda: not self.record.cancel, paused=self.record.outgoing.user_paused
-            )
+            unplugging = Unplugging(self._hypervisor, self._clock, self.record.outgoing)
+            why = await unplugging.take(lambda: not self.record.cancel)
         except NotFound as error:
             why = str(error)
         if why:
@@ -422,25 +413,3 @@ class SourceMigration:
             return
         await self._ledger.enter(phase, **changes)
         self._publish(self._monitor.phase_progress(phase))
-
-
-def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
-    """The record of an attempt that ended in doubt, to be run again from where its job is gone."""
-    return msgspec.structs.replace(
-        record,
-        phase=Phase.RUNNING,
-        transitions=(*record.transitions, Transition(phase=Phase.RUNNING, at=at)),
-        cancel=False,
-        interrupted="",
-        interrupted_at=None,
-        crashes=0,
-        cause=Cause.NONE,
-        reason="",
-        report=None,
-        by_hand=True,
-    )
-
-
-def begin(outgoing: Outgoing) -> AttemptRecord:
-    """The record of a new attempt."""
-    return AttemptRecord(outgoing=outgoing)

@@ -7,7 +7,9 @@ what it should have. So a process that dies here leaves nothing to undo.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import Callable
 
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound
 from launcher.hypervisor.port import DeviceKeptEvent, DeviceRemovedEvent, Event
@@ -27,46 +29,51 @@ _PREFIX = "ua-"
 
 
 class Unplugging:
-    """The devices of one guest that are to go. ``pause`` waits, less when something happens."""
+    """The devices of one guest that are to go."""
 
     def __init__(
         self,
         hypervisor: Domains,
         clock: Clock,
-        pause: Callable[[float], Awaitable[bool]],
         outgoing: Outgoing,
     ) -> None:
         self._hypervisor = hypervisor
         self._clock = clock
-        self._pause = pause
         self._uuid = outgoing.uuid
         self._aliases = outgoing.unplug
+        self._paused = outgoing.user_paused
         self._refused: set[str] = set()
+        self._happened = asyncio.Event()
         self._last = ""
 
-    def on_event(self, event: Event) -> bool:
-        """Take an event; whether it is about these devices."""
+    def _on_event(self, event: Event) -> None:
         if not isinstance(event, DeviceRemovedEvent | DeviceKeptEvent) or event.uuid != self._uuid:
-            return False
-        alias = event.alias.removeprefix(_PREFIX)
-        if isinstance(event, DeviceKeptEvent) and alias in self._aliases:
-            self._refused.add(alias)
-        return alias in self._aliases
+            return
+        if isinstance(event, DeviceKeptEvent):
+            self._refused.add(event.alias.removeprefix(_PREFIX))
+        self._happened.set()
 
     async def there(self) -> tuple[str, ...]:
         """The devices that the guest still has; raises LauncherError."""
         async with deadline("looking for devices", CALL_DEADLINE_S):
             return await self._hypervisor.plugged(self._uuid, self._aliases)
 
-    async def take(self, wanted: Callable[[], bool], *, paused: bool) -> str:
+    async def take(self, wanted: Callable[[], bool]) -> str:
         """Ask until the guest has none of them any more; empty then, else why not.
 
-        It ends early, with an empty text, when ``wanted`` no longer holds. A guest that is ``paused`` is not
-        asked: it would not hear it.
+        It ends early, with an empty text, when ``wanted`` no longer holds. A paused guest is not asked:
+        it would not hear it.
 
         Raises:
             HypervisorUnavailable, NotFound: there is nobody to ask.
         """
+        unsubscribe = self._hypervisor.subscribe(self._on_event)
+        try:
+            return await self._take(wanted)
+        finally:
+            unsubscribe()
+
+    async def _take(self, wanted: Callable[[], bool]) -> str:
         began = self._clock.monotonic()
         asked_at: float | None = None
         while wanted():
@@ -75,7 +82,7 @@ class Unplugging:
                 left = await self.there()
                 if not left:
                     return ""
-                if paused:
+                if self._paused:
                     return f"the guest is paused and cannot give {', '.join(left)} back: unpause it first"
                 now = self._clock.monotonic()
                 if now - began >= UNPLUG_S:
@@ -90,8 +97,15 @@ class Unplugging:
                 self._last = str(error)
                 if self._clock.monotonic() - began >= UNPLUG_S:
                     return self._why(left)
-            await self._pause(LOOK_AGAIN_S)
+            await self._pause()
         return ""
+
+    async def _pause(self) -> None:
+        """Until something happens, or it is time to look again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                await self._happened.wait()
+        self._happened.clear()
 
     async def _ask(self, aliases: tuple[str, ...]) -> None:
         for alias in aliases:

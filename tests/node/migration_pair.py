@@ -16,14 +16,14 @@ from launcher.host.clock import SystemClock
 from launcher.hypervisor.driver import LibvirtHypervisor
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.lab.node import Node
-from launcher.migration.attempt import AttemptRecord, Material, Outgoing, encode
+from launcher.migration.attempt import AttemptRecord, Material, Outgoing, begin, encode
 from launcher.migration.compose import make_policy
 from launcher.migration.options import Options, Workload
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.reservation import IncomingRecord, Reservation, tcp_endpoints
-from launcher.migration.source import SourceMigration, begin
+from launcher.migration.source import SourceMigration
 from launcher.migration.target import TargetSide
 from launcher.units import MIB
 
@@ -96,10 +96,13 @@ class Pair:
             options=options,
             workload=Workload(memory_bytes=32 * MIB),
         )
-        self._side = TargetSide(
+        self._side = self.make_side(self.hooks, node)
+
+    def make_side(self, hooks: Hooks, node: Node) -> TargetSide:
+        return TargetSide(
             node="b",
-            hypervisor=target,
-            hooks=self.hooks,
+            hypervisor=self.target,
+            hooks=hooks,
             checks=(),
             ports=PortPool(49300, 49310, lambda _port: True),
             endpoints=tcp_endpoints(f"qemu+tcp://{node.ip}/system", node.ip),

@@ -23,7 +23,7 @@ from launcher.hypervisor.port import (
     JobStats,
     MigrateParams,
 )
-from launcher.migration.attempt import AttemptRecord, Material, Outgoing, decode, encode
+from launcher.migration.attempt import AttemptRecord, Material, Outgoing, begin, decode, encode
 from launcher.migration.compose import make_policy
 from launcher.migration.options import Options, Workload
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
@@ -33,7 +33,7 @@ from launcher.migration.progress import MigrationProgress
 from launcher.migration.recording import VERSION, Entry, Header
 from launcher.migration.recording import encode as encode_line
 from launcher.migration.reservation import Check, IncomingRecord, Reservation, tcp_endpoints
-from launcher.migration.source import SourceMigration, begin
+from launcher.migration.source import SourceMigration
 from launcher.migration.target import TargetSide
 
 

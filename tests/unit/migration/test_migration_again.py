@@ -12,10 +12,9 @@ from migration_world import World, run
 
 from launcher.errors import HypervisorError
 from launcher.migration.again import again
-from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Phase, reopened
 from launcher.migration.options import Options
 from launcher.migration.reasons import cause_of
-from launcher.migration.source import reopened
 
 AT = "2026-01-01T00:00:00Z"
 NETWORKS = ("", "fast", "slow")

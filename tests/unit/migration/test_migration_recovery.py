@@ -12,10 +12,9 @@ from migration_world import World, run
 
 from launcher.errors import HostUnsupported, HypervisorError
 from launcher.hypervisor.port import DomainState, MigrateFlag
-from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Phase, reopened
 from launcher.migration.options import Options
 from launcher.migration.recovery import LIMIT_S
-from launcher.migration.source import reopened
 
 POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True)
 UNREACHABLE = "unable to connect to server at 'b:49152': No route to host"
