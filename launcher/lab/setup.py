@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from shlex import quote
 
@@ -113,10 +114,19 @@ def _stand_in(script: Path, root: str) -> list[str]:
     ]
 
 
+def bridge_mac(ip: str) -> str:
+    """The MAC address of the bridge of the node with that address."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *IPv4Address(ip).packed))
+
+
 def _network(ip: str) -> list[str]:
-    """The node's address sits on a bridge, so that guests' taps can join the nodes' network."""
+    """The node's address sits on a bridge, so that guests' taps can join the nodes' network.
+
+    The bridge has a MAC address of its own. Else it had the lowest of its ports', now and then that of a tap
+    of libvirt's, which is the same on both nodes while a guest moves: neither would hear the other.
+    """
     return [
-        f"ip link add {NODE_BRIDGE} type bridge stp_state 0 forward_delay 0",
+        f"ip link add {NODE_BRIDGE} address {bridge_mac(ip)} type bridge stp_state 0 forward_delay 0",
         f"ip link set {NODE_INTERFACE} master {NODE_BRIDGE} up",
         f"ip addr add {ip}/24 dev {NODE_BRIDGE}",
         f"ip link set {NODE_BRIDGE} up",

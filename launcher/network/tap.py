@@ -15,8 +15,8 @@ from launcher.plan.steps import CreateTap
 KIND = "tun"
 _PVID_UNTAGGED = 0x2 | 0x4
 """Linux, include/uapi/linux/if_bridge.h: BRIDGE_VLAN_INFO_PVID and BRIDGE_VLAN_INFO_UNTAGGED."""
-_HIGH = "fe:"
-"""The highest first byte of an address of one station that nobody was given; libvirt's taps have it."""
+_HIGH = "fe:ff:"
+"""The highest of all addresses for one station; the first byte is that of libvirt's taps, too."""
 
 
 def create_tap(step: CreateTap) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from launcher.lab.lab import Lab, owner_of, sweep
 from launcher.lab.node import Node
 from launcher.lab.process import ProcessId
 from launcher.lab.service import STOP_TIMEOUT_S, Program, Service
+from launcher.lab.setup import bridge_mac
 
 pytestmark = pytest.mark.node
 
@@ -43,6 +45,20 @@ def test_nothing_is_made_in_the_machines_own_network(fresh_lab: Callable[..., La
 
 def test_nodes_reach_each_others_libvirtd(node_a: Node, node_b: Node) -> None:
     assert node_a.run("virsh", "-c", f"qemu+tcp://{node_b.ip}/system", "hostname").strip() == "b"
+
+
+def test_a_node_keeps_its_mac_address_whatever_joins_its_bridge(node_a: Node) -> None:
+    """Else a tap with a lower one took it along when it left, or, on both nodes, came between them."""
+
+    def address() -> str:
+        return str(json.loads(node_a.run("ip", "-j", "link", "show", "br0"))[0]["address"])
+
+    before = address()
+    low = ("address", "00:00:00:00:00:01", "master", "br0")
+    node_a.run("ip", "link", "add", "low0", *low, "type", "veth", "peer", "name", "low1")
+    joined = address()
+    node_a.run("ip", "link", "del", "low0")
+    assert joined == before == bridge_mac(node_a.ip)
 
 
 def test_the_outside_reaches_libvirtd_by_its_socket(node_b: Node) -> None:
