@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from launcher.agent.port import AgentPort, InterfaceTraffic
 from launcher.errors import InvalidRequest, LauncherError, Violation
 from launcher.metrics.collect import families
+from launcher.metrics.migrations import migration_families
 from launcher.metrics.traffic import traffic_families
 
 SCRAPE_TIMEOUT_S = 5.0
@@ -69,6 +70,7 @@ class _Agent(Collector):
                 libvirt_connected=node.libvirt_connected,
                 instances=await self._agent.list_instances(None),
             ),
+            *migration_families(node.name, await self._agent.list_migrations(None)),
             *traffic_families(node.name, await self._traffic()),
         ]
 
