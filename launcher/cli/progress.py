@@ -42,10 +42,15 @@ def follow(views: Iterable[Migration], *, out: TextIO | None = None) -> Migratio
 
 def line(migration: Migration) -> str:
     """One look in one line."""
-    progress = migration.progress
+    measured = numbers(migration)
+    return f"{phase(migration)}  {measured}" if measured else phase(migration) or "Pending"
+
+
+def numbers(migration: Migration) -> str:
+    """How far it is, in one line; empty when nothing is measured (yet, or any more)."""
     if not _measured(migration):
-        return phase(migration) or "Pending"
-    return f"{phase(migration)}  {_share(progress):3.0f} %  {_numbers(progress)}"
+        return ""
+    return f"{_share(migration.progress):3.0f} %  {_numbers(migration.progress)}"
 
 
 def report_lines(report: MigrationReport) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from component_parts import VMI_YAML
@@ -25,6 +26,7 @@ from launcher.agent.port import EventType, NodeView
 from launcher.cli.client import Client
 from launcher.cli.main import run
 from launcher.errors import NotFound, TimedOut, Unavailable
+from launcher.migration.progress import MigrationProgress
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,11 @@ def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent, tmp_pat
     listed = ctl("get", "vmim")
     assert listed.out.splitlines()[0].split() == ["NAME", "PHASE", "VMI"]
     assert ctl("describe", "vmim", "good").status == 0
+    view = agent.migrations["default", "good"]
+    running = MigrationProgress(phase="Running", elapsed_s=1.0, iteration=3, total=2**30, remaining=2**28)
+    agent.migrations["default", "good"] = msgspec.structs.replace(view, progress=running)
+    told = ctl("describe", "vmim", "good").out
+    assert "Progress:     75 %  iteration 3  remaining 256.0 MiB" in told
     agent.recording = b"x" * 600_000
     assert ctl("migration", "record", "good").out == "x" * 600_000
     assert ctl("migration", "record", "good", "-o", str(tmp_path / "r")).out == ""

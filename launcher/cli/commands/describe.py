@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launcher.cli import table
-from launcher.cli.progress import report_lines
+from launcher.cli.progress import numbers, report_lines
 from launcher.cli.resource import INSTANCE, resource
 from launcher.cli.session import current, namespace_option
 from launcher.errors import LauncherError
@@ -54,7 +54,7 @@ def describe(words: tuple[str, ...]) -> None:
             from launcher.rpc.struct import to_plain
 
             found = client.migrations.get(name, namespace=session.namespace)
-            lines = list(_migration(to_plain(found.object)))
+            lines = list(_migration(to_plain(found.object), numbers(found).strip()))
             lines += report_lines(found.report) if found.HasField("report") else []
     click.echo("\n".join(lines))
 
@@ -88,10 +88,16 @@ def _instance(vmi: Object, traffic: Sequence[Object]) -> Iterator[str]:
     yield from _block("Spec", vmi.get("spec"))
 
 
-def _migration(vmim: Object) -> Iterator[str]:
+def _migration(vmim: Object, progress: str) -> Iterator[str]:
     status = vmim.get("status", {})
     yield from _metadata(vmim)
-    yield from _pairs({"VMI": vmim.get("spec", {}).get("vmiName", ""), "Phase": status.get("phase", "")})
+    yield from _pairs(
+        {
+            "VMI": vmim.get("spec", {}).get("vmiName", ""),
+            "Phase": status.get("phase", ""),
+            "Progress": progress,
+        }
+    )
     yield from _section("Conditions", status.get("conditions", ()), CONDITIONS)
     yield from _section("Phases", status.get("phaseTransitionTimestamps", ()), PHASES)
     yield from _block("State", status.get("migrationState"))
