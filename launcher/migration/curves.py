@@ -8,6 +8,7 @@ from itertools import groupby
 
 import msgspec
 
+from launcher.migration.options import QEMU_MAX_DOWNTIME_MS
 from launcher.migration.policy import Abort, Action, BreakPostCopy, PauseGuest, SetMaxDowntime
 from launcher.migration.recording import Recording
 from launcher.migration.series import Series
@@ -26,7 +27,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 class Curves(msgspec.Struct, frozen=True, kw_only=True):
     """Points are (seconds, value): bytes, bytes per second and milliseconds. ``passes`` are the times at
     which one began, ``post_copy`` when the guest was first seen to run on the target, None: never.
-    ``seconds`` is the length of the whole.
+    ``seconds`` is the length of the whole. The curve of the downtime limit ends where it was lifted to stop
+    the guest: what is beyond is no limit, and would leave nothing to be seen of the others.
     """
 
     title: str
@@ -60,6 +62,7 @@ def curves(recording: Recording) -> Curves:
         if isinstance(outcome.action, SetMaxDowntime) and outcome.ok
     ]
     seconds = max((*(s.t for s in samples), *(o.t for o in outcomes)), default=0.0)
+    lifted = next((t for t, ms in limit if ms >= QEMU_MAX_DOWNTIME_MS), seconds)
     return Curves(
         title=_title(recording),
         outcome=_outcome(recording),
@@ -67,7 +70,7 @@ def curves(recording: Recording) -> Curves:
         remaining=tuple((s.t, float(s.remaining)) for s in samples if s.remaining is not None),
         bandwidth=tuple(bandwidth),
         dirty_rate=tuple((s.t, float(s.dirty_rate)) for s in samples if s.dirty_rate is not None),
-        downtime_limit=_steps(limit, seconds),
+        downtime_limit=_steps([point for point in limit if point[1] < QEMU_MAX_DOWNTIME_MS], lifted),
         passes=tuple(passes),
         marks=tuple(
             Mark(
@@ -96,6 +99,8 @@ def fewer(points: Sequence[Point], columns: int, seconds: float) -> tuple[Point,
 def action_text(action: Action) -> str:
     """An action in a few words."""
     match action:
+        case SetMaxDowntime() if action.ms >= QEMU_MAX_DOWNTIME_MS:
+            return "stop the guest"
         case SetMaxDowntime():
             return f"allow {action.ms} ms"
         case PauseGuest():

@@ -17,7 +17,7 @@ from launcher.errors import HypervisorError, InvalidRequest
 from launcher.migration.attempt import Cause, Phase
 from launcher.migration.compose import POLICIES
 from launcher.migration.curves import curves, fewer
-from launcher.migration.options import Options
+from launcher.migration.options import QEMU_MAX_DOWNTIME_MS, Options
 from launcher.migration.policy import Abort, Outcome, SetMaxDowntime, StartPostCopy
 from launcher.migration.recording import (
     FULL_BYTES,
@@ -222,6 +222,17 @@ def test_the_curves_of_a_recording() -> None:
     assert drawn.bandwidth[-1][1] == pytest.approx(40e6, rel=0.1)
     assert len(drawn.passes) >= 15
     assert all(0 <= t <= drawn.seconds for t, _ in drawn.remaining)
+
+
+def test_a_stop_of_the_guest_is_no_downtime_limit() -> None:
+    actions = [SetMaxDowntime(ms=ms, reason="because") for ms in (150, 257, QEMU_MAX_DOWNTIME_MS)]
+    text = Stage(World()).tape.written + b"".join(
+        encode(Decided(t=float(t), outcomes=(Outcome(action=action, t=float(t)),)))
+        for t, action in enumerate(actions)
+    )
+    drawn = curves(read_recording(text + encode(Looked(sample=Sample(t=9.0)))))
+    assert drawn.downtime_limit == ((0.0, 150.0), (1.0, 150.0), (1.0, 257.0), (2.0, 257.0))
+    assert [mark.text for mark in drawn.marks] == ["allow 150 ms", "allow 257 ms", "stop the guest"]
 
 
 def test_fewer_points_keep_the_extremes() -> None:
