@@ -12,6 +12,7 @@ import msgspec
 
 from launcher.agent.material import companions_for_target
 from launcher.agent.migratability import disks_to_copy
+from launcher.agent.moving_devices import moving_devices
 from launcher.agent.records import InstanceRecord
 from launcher.agent.volume_moves import departing
 from launcher.errors import HostUnsupported, HypervisorUnavailable, LauncherError, StorageError
@@ -61,6 +62,7 @@ async def material(
         copied_bytes=await asyncio.to_thread(copied_bytes, record),
         notice=msgspec.json.encode(record.notice).decode(),
         moved=moved,
+        devices=await moving_devices(record),
     )
 
 

@@ -18,6 +18,7 @@ from launcher.agent.instances import Instances
 from launcher.agent.landing import Landings, disks_owner
 from launcher.agent.machine import Machine, Services, enter
 from launcher.agent.moved_volumes import make_ready, objections
+from launcher.agent.moving_devices import device_objections
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Notice, Transition
 from launcher.agent.settings import plan_settings
@@ -244,7 +245,10 @@ class IncomingChecks:
         view = read_domain(request.domain_xml)
         draft = await self._instances.draft(arriving(vmi), companions_of(request), uid=uid_of(vmi), live=view)
         kept = await asyncio.to_thread(_kept_findings, draft)
-        return (*cell_findings(draft, view), *kept, *await objections(draft, request.moved))
+        facts = (await self._instances.site(vmi, draft.uid)).facts
+        versions = (request.source_qemu_version, facts.qemu_version)
+        devices = await device_objections(draft, request.devices, qemu_versions=versions)
+        return (*cell_findings(draft, view), *kept, *await objections(draft, request.moved), *devices)
 
     async def _memory(self, request: PrepareRequest) -> tuple[str, ...]:
         wanted = read_domain(request.domain_xml).used_memory + QEMU_OVERHEAD_BYTES

@@ -62,6 +62,7 @@ class GrpcPeer:
             moved=[
                 pb.MovedDisk(volume=disk.volume, bytes=disk.bytes, taken=disk.taken) for disk in request.moved
             ],
+            devices=[pb.MovingDevice(name=device.name, model=device.model) for device in request.devices],
         )
         reply = await self._answer(
             self._stub().PrepareMigration(message, timeout=timeout_s, metadata=METADATA)

@@ -20,7 +20,14 @@ from launcher.agent.port import (
     Route,
 )
 from launcher.errors import InvalidRequest, Violation
-from launcher.migration.peer import MovedDisk, PrepareReply, PrepareRequest, SharedDisk, TargetState
+from launcher.migration.peer import (
+    MovedDisk,
+    MovingDevice,
+    PrepareReply,
+    PrepareRequest,
+    SharedDisk,
+    TargetState,
+)
 from launcher.rpc.struct import from_plain
 from launcher.spec.codec import enc_hook
 from launcher.v1 import migrations_pb2, node_pb2, peer_pb2, types_pb2
@@ -182,6 +189,7 @@ def prepare_request(wire: peer_pb2.PrepareMigrationRequest) -> PrepareRequest:
         notice=wire.notice,
         network=wire.network,
         moved=tuple(MovedDisk(volume=disk.volume, bytes=disk.bytes, taken=disk.taken) for disk in wire.moved),
+        devices=tuple(MovingDevice(name=device.name, model=device.model) for device in wire.devices),
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from launcher.migration.cause import Cause as Cause
 from launcher.migration.options import Options, Workload
-from launcher.migration.peer import MovedDisk, PrepareReply, SharedDisk
+from launcher.migration.peer import MovedDisk, MovingDevice, PrepareReply, SharedDisk
 from launcher.migration.progress import MigrationReport
 
 
@@ -90,6 +90,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0
     notice: str = ""
     moved: tuple[MovedDisk, ...] = ()
+    devices: tuple[MovingDevice, ...] = ()
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,13 @@ class MovedDisk(msgspec.Struct, frozen=True, kw_only=True):
     taken: int = 0
 
 
+class MovingDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device of the host that moves its state, and what it is (``VENDOR:DEVICE``; empty: not known)."""
+
+    name: str
+    model: str = ""
+
+
 class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything the target needs to judge and to prepare.
 
@@ -63,6 +70,7 @@ class PrepareRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     notice: str = ""
     network: str = ""
     moved: tuple[MovedDisk, ...] = ()
+    devices: tuple[MovingDevice, ...] = ()
 
 
 class PrepareReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

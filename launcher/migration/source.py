@@ -214,6 +214,7 @@ class SourceMigration:
             notice=self._material.notice,
             network=self.record.network,
             moved=self._material.moved,
+            devices=self._material.devices,
         )
 
     async def _ask_target(self, request: PrepareRequest) -> PrepareReply | None:

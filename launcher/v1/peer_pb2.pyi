@@ -41,6 +41,7 @@ class PrepareMigrationRequest(_message.Message):
     NOTICE_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     source_node: _builtins.str
     vmi: _builtins.str
@@ -74,6 +75,10 @@ class PrepareMigrationRequest(_message.Message):
     def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovedDisk]:
         """The volumes that go to other claims; the instance names those already, and the domain's XML what it has now."""
 
+    @_builtins.property
+    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovingDevice]:
+        """The devices of the host that stay attached and move their state."""
+
     def __init__(
         self,
         *,
@@ -93,14 +98,40 @@ class PrepareMigrationRequest(_message.Message):
         notice: _builtins.str = ...,
         network: _builtins.str = ...,
         moved: _abc.Iterable[Global___MovedDisk] | None = ...,
+        devices: _abc.Iterable[Global___MovingDevice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "moved", b"moved", "network", b"network", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "companions", b"companions", "copied_bytes", b"copied_bytes", "deadline_seconds", b"deadline_seconds", "devices", b"devices", "disks", b"disks", "domain_xml", b"domain_xml", "migration_id", b"migration_id", "moved", b"moved", "network", b"network", "notice", b"notice", "source_libvirt_version", b"source_libvirt_version", "source_node", b"source_node", "source_qemu_version", b"source_qemu_version", "source_time", b"source_time", "tls", b"tls", "vmi", b"vmi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrepareMigrationRequest: _TypeAlias = PrepareMigrationRequest  # noqa: Y015
+
+@_typing.final
+class MovingDevice(_message.Message):
+    """A device of the host as the source has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    model: _builtins.str
+    """VENDOR:DEVICE of a PCI device, the type of a mediated one. Empty: not known."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovingDevice: _TypeAlias = MovingDevice  # noqa: Y015
 
 @_typing.final
 class MovedDisk(_message.Message):
