@@ -10,7 +10,7 @@ from agent_nodes import accepted, node, site
 from msgspec.structs import replace
 
 from launcher.agent.ledger import Limits
-from launcher.agent.moving_devices import judge_devices, address_of, staying_attached
+from launcher.agent.moving_devices import address_of, judge_devices, staying_attached
 from launcher.agent.records import InstanceRecord
 from launcher.host.devices import model_of
 from launcher.migration.peer import MovingDevice
