@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
@@ -39,7 +40,7 @@ class GrpcPeer:
         self.target, self._tls = target, tls
         self._stamps = modified(tls)
         self._channel = _channel(target, tls)
-        self._retired: list[grpc.aio.Channel] = []
+        self._retiring: set[asyncio.Task[None]] = set()
 
     async def prepare(self, request: PrepareRequest, *, timeout_s: float = PREPARE_TIMEOUT_S) -> PrepareReply:
         """Ask the target to check and reserve; findings in the reply mean no."""
@@ -133,13 +134,17 @@ class GrpcPeer:
 
     async def close(self) -> None:
         """Close the channel; calls under way end as cancelled."""
-        for channel in (self._channel, *self._retired):
-            await channel.close()
+        for closing in self._retiring:
+            closing.cancel()
+        await self._channel.close()
 
     def _stub(self) -> PeerServiceAsyncStub:
         stamps = modified(self._tls)
         if stamps != self._stamps:
-            self._retired.append(self._channel)  # a call may still use it
+            # A call may still use it. Without an end there would be one more for each renewal.
+            closing = asyncio.create_task(self._channel.close(PREPARE_TIMEOUT_S))
+            self._retiring.add(closing)
+            closing.add_done_callback(self._retiring.discard)
             self._channel, self._stamps = _channel(self.target, self._tls), stamps
         return PeerServiceStub(self._channel)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 from component_parts import issue
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -227,8 +228,17 @@ async def test_renewed_certificates_are_used_without_a_restart(
     new = "".join((run_dir / "server.pem").read_text().split())
     assert "".join(certificate.split()) == new
     await peer.state("u")
+    async with asyncio.timeout(10):
+        while _connections(server.tcp_port) > 1:  # that of the old certificate is closed
+            await asyncio.sleep(0.01)
     await peer.close()
     await server.stop(grace_s=0)
+
+
+def _connections(port: int) -> int:
+    """How many connections to the port this process has."""
+    found = psutil.Process().net_connections("tcp")
+    return sum(1 for one in found if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED")
 
 
 def _served_certificate(port: int, pki: Path) -> str:
