@@ -178,7 +178,7 @@ class Subject:
 
         def up() -> bool:
             text = "\n".join(follower.lines())
-            return len(follower.ticks()) > 5 and "dirty 16" in text and "disk 500" in text
+            return len(follower.ticks()) > 5 and "dirty 16" in text and "disk 100" in text
 
         follower.wait(up, timeout_s=120, what="the guest's work")
 
@@ -191,9 +191,9 @@ class Subject:
         for node in self.nodes.values():
             self.clean(node.name)
 
-    def begin(self, *, post_copy: bool = False) -> str:
-        """Send the guest to the other node, slowly; the migration's name."""
-        self.policy(post_copy=post_copy)
+    def begin(self, *, post_copy: bool = False, after_s: int = 6) -> str:
+        """Send the guest to the other node, slowly, and return the name of its migration; see ``policy``."""
+        self.policy(post_copy=post_copy, after_s=after_s)
         self.target.rate(WIRE_MBIT)
         self.number += 1
         name = f"{NAME}-{self.number}"
@@ -280,11 +280,14 @@ class Subject:
         follower, watchdog = self._follower, self._watchdog
         assert follower is not None
         assert watchdog is not None
-        before = len(follower.ticks())
+        before, written = len(follower.ticks()), disk_reports(follower)
         follower.wait(
             lambda: len(follower.ticks()) > before + 5 and follower.ticks()[-1].node == self.home,
             timeout_s=90,
             what=f"ticks on {self.home}",
+        )
+        follower.wait(
+            lambda: disk_reports(follower) > written, timeout_s=90, what=f"work on the disk on {self.home}"
         )
         self.check()
         assert watchdog.looks > 5
@@ -333,6 +336,11 @@ class Subject:
         return str(vmi.get("status", {}).get("phase")) == "Running" and bool(qemu_pid(self.nodes[node], NAME))
 
 
+def disk_reports(follower: Follower) -> int:
+    """How often the guest said that it wrote and read a hundred blocks more."""
+    return sum(line.startswith("disk ") for line in follower.lines())
+
+
 def migration(vmi: str, name: str) -> Object:
     """A migration object."""
     return {
@@ -378,8 +386,11 @@ def matrix() -> Iterator[Subject]:
         folder = lab.shared / "policies"
         folder.mkdir()
 
-        def policy(*, post_copy: bool = False) -> None:
-            timeout, consent = (6, "allowPostCopy: true") if post_copy else (150, "allowPostCopy: false")
+        def policy(*, post_copy: bool = False, after_s: int = 6) -> None:
+            # Post-copy, if it may be, begins when memory flowed for ``after_s``.
+            timeout, consent = (
+                (after_s, "allowPostCopy: true") if post_copy else (150, "allowPostCopy: false")
+            )
             (folder / "matrix.yaml").write_text(f"""
 apiVersion: migrations.kubevirt.io/v1alpha1
 kind: MigrationPolicy

@@ -95,9 +95,7 @@ def test_a_daemon_dies_while_the_guest_is_handed_over(subject: Subject, victim: 
         free(subject)
         eventually("the guest is stopped for the switch", lambda: stopped(subject.source))
         if victim != "nobody":
-            strike(subject, victim) if victim != "target-libvirtd" else None
-    if victim == "target-libvirtd":
-        strike(subject, victim)
+            strike(subject, victim)
     end = subject.settled(name)
     if victim in (*AGENTS, "nobody"):
         assert end.report.succeeded, end.report.reason
@@ -135,7 +133,7 @@ def test_a_target_libvirtd_that_dies_in_the_moment_of_the_switch_to_post_copy_is
     subject: Subject,
 ) -> None:
     """libvirt ends an incoming guest that was not told to run when it is started again: the guest is lost."""
-    name = subject.begin(post_copy=True)
+    name = subject.begin(post_copy=True, after_s=14)
     subject.until_data(name)
     with frozen(subject.target.libvirtd_pid):
         subject.until(name, lambda m: mode(m) == "PostCopy")

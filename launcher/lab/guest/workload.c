@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { PAGE = 4096, PAGES_PER_MIB = (1 << 20) / PAGE, SLICES_PER_S = 50, SCRATCH_PAGES = 64 };
-enum { DISK_BLOCKS = 1024, DISK_PERIOD_MS = 20, DISK_REPORT = 500 };
+enum { DISK_BLOCKS = 1024, DISK_PERIOD_MS = 20, DISK_REPORT = 100 };
 static const long NS_PER_S = 1000000000L;
 
 static void add_ns(struct timespec *at, long ns)
