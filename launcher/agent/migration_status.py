@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from launcher.agent.port import MigrationView
+from launcher.agent.records import InstanceRecord
+from launcher.errors import Conflict
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.options import to_migration_configuration
 from launcher.migration.progress import MigrationProgress
@@ -58,6 +60,19 @@ def view(entry: OutgoingEntry, progress: MigrationProgress | None) -> MigrationV
         object=msgspec.structs.replace(entry.manifest, status=status),
         progress=progress if not attempt.phase.final else None,
         report=attempt.report,
+    )
+
+
+def tied(record: InstanceRecord, entry: OutgoingEntry) -> InstanceRecord:
+    """The record of an instance that the migration takes; raises Conflict when it may not."""
+    if record.outgoing:
+        raise Conflict(f"{record.key} is migrating already", hint="wait for it, or cancel it")
+    if record.job is not None:
+        raise Conflict(f"{record.key} is not migrated during its {record.job}", hint="wait for it")
+    if record.frozen is not None:
+        raise Conflict(f"{record.key} is not migrated frozen", hint="unfreeze it first")
+    return msgspec.structs.replace(
+        record, outgoing=entry.attempt.attempt, migration_state=migration_state(entry)
     )
 
 

@@ -13,28 +13,23 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from launcher.agent.departure import deadline_s, moved_disks, tls_findings
 from launcher.agent.expected import Expected
-from launcher.agent.functions import functions_of
 from launcher.agent.hostfacts import HostFacts
+from launcher.agent.in_place import InPlace
 from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
-from launcher.agent.migratability import disks_to_copy, migration_findings
-from launcher.agent.migration_options import check_rules, link_bps, node_options, read_policies
-from launcher.agent.migration_status import OutgoingEntry, migration_state, view
+from launcher.agent.migration_status import OutgoingEntry, tied, view
 from launcher.agent.outgoing import OutgoingRuns
+from launcher.agent.outgoing_draft import Drafts
 from launcher.agent.port import EventType, MigrationView, WatchEvent
-from launcher.agent.records import InstanceRecord
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
 from launcher.errors import (
     AlreadyExists,
-    Conflict,
     InvalidRequest,
     InvalidSpec,
     LauncherError,
-    MigrationRefused,
     NotFound,
     Violation,
     WrongPhase,
@@ -42,14 +37,8 @@ from launcher.errors import (
 from launcher.host.config import Config
 from launcher.hypervisor.port import ConnectionEvent, Event, LifecycleEvent
 from launcher.migration.attempt import Outgoing, begin
-from launcher.migration.options import Workload, resolve
-from launcher.migration.selection import NAMESPACE_LABEL, policy_name, select
 from launcher.migration.target import TargetSide
-from launcher.plan.context import guest_memory
-from launcher.plan.devices.hostdev import is_function
-from launcher.plan.steps import CreateImage
 from launcher.spec.model import (
-    MigrationPolicy,
     ObjectMeta,
     VirtualMachineInstanceMigration,
     VirtualMachineInstanceMigrationSpec,
@@ -59,9 +48,6 @@ from launcher.spec.rules import check_migration
 KIND = "VirtualMachineInstanceMigration"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 SWEEP_S = 5.0
-CHANNELS = 8
-"""Parallel connections of a compressed stream (KubeVirt's number); libvirt compresses no other. Without
-compression one is enough: with several QEMU does not keep to a cap of the bandwidth."""
 
 
 class Migrations:
@@ -80,10 +66,9 @@ class Migrations:
         self._instances = instances
         self._supervisor = supervisor
         self._hub: Hub[MigrationView] = Hub()
+        self._in_place = InPlace(services, instances, supervisor, self._hub)
         self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub)
-        self._node_options = node_options(config)
-        self._rules = check_rules(config)
-        self._link_bps = link_bps(config)
+        self._drafts = Drafts(config, services)
         self._incoming_journal = IncomingJournal(services)
         self.expected = Expected(services, instances, config.listen.tcp)
         instances.awaited = self.expected.awaited
@@ -95,6 +80,7 @@ class Migrations:
         """Take up what the store remembers; running jobs are taken up when libvirt answers."""
         self.incoming.restore(await self._incoming_journal.load())
         await self._runs.load()
+        await self._in_place.load()
         await self.expected.load(self._hub)
         self._supervisor.keep(self._sweep, name="incoming leases")
 
@@ -108,6 +94,7 @@ class Migrations:
         match event:
             case ConnectionEvent(up=True):
                 self._runs.resume()
+                self._in_place.resume()
             case LifecycleEvent(uuid=domain, event="resumed", detail="migrated"):
                 self._supervisor.spawn(self._arrived(domain), name=f"arrival of {domain}")
             case _:
@@ -116,7 +103,9 @@ class Migrations:
     def running(self) -> int:
         """How many migrations are under way, both ways."""
         incoming = sum(1 for record in self.incoming.records if not record.adopted)
-        return incoming + sum(1 for entry in self._runs.entries() if not entry.attempt.phase.final)
+        attempts = [entry.attempt for entry in self._runs.entries()]
+        attempts += [entry.attempt for entry in self._in_place.entries()]
+        return incoming + sum(1 for attempt in attempts if not attempt.phase.final)
 
     async def create(
         self, manifest: VirtualMachineInstanceMigration, *, target: str
@@ -134,10 +123,10 @@ class Migrations:
         key = f"{metadata.namespace}/{metadata.name}"
         if named.spec.receive is not None and self._runs.find(key) is None:
             return await self.expected.create(named)
-        present = self._runs.find(key)
+        present = self._runs.find(key) or self._in_place.find(key)
         if present is not None:
             if present.attempt.attempt == metadata.uid and manifest.metadata and manifest.metadata.uid:
-                return view(present, None).object
+                return self.get(*key.split("/", 1)).object
             raise AlreadyExists(KIND, key)
         if self.expected.find(key) is not None:
             raise AlreadyExists(KIND, key)
@@ -145,28 +134,20 @@ class Migrations:
             message = "required: the name of the instance to migrate"
             raise InvalidSpec([Violation(field="spec.vmiName", type="FieldValueRequired", message=message)])
         machine = self._instances.find(metadata.namespace or "default", named.spec.vmi_name)
+        if machine.record.moving and self._stays(named, target):
+            outgoing = await self._drafts.within(machine, metadata.uid or "", named)
+            return await self._in_place.begin(named, machine, outgoing)
         peer_name, address = self._target(named, target)
         entry = OutgoingEntry(
             manifest=named,
             target=address,
             uid=machine.record.uid,
-            attempt=begin(await self._outgoing(machine, metadata.uid or "", named, peer_name)),
+            attempt=begin(await self._drafts.outgoing(machine, metadata.uid or "", named, peer_name)),
         )
-
-        def claim(record: InstanceRecord) -> InstanceRecord:
-            if record.outgoing:
-                raise Conflict(f"{record.key} is migrating already", hint="wait for it, or cancel it")
-            if record.job is not None:
-                raise Conflict(f"{record.key} is not migrated during its {record.job}", hint="wait for it")
-            if record.frozen is not None:
-                raise Conflict(f"{record.key} is not migrated frozen", hint="unfreeze it first")
-            return msgspec.structs.replace(
-                record, outgoing=entry.attempt.attempt, migration_state=migration_state(entry)
-            )
 
         await self._runs.save(entry)
         try:
-            await machine.update(claim)
+            await machine.update(lambda record: tied(record, entry))
         except LauncherError:
             await self._runs.drop(entry)
             raise
@@ -209,7 +190,7 @@ class Migrations:
             phase = current.object.status.phase if current.object.status is not None else ""
             raise WrongPhase(f"{namespace}/{name} has ended already: {phase}")
         key = f"{namespace}/{name}"
-        await (self.expected if self.expected.find(key) else self._runs).cancel(key)
+        await self._holder(key).cancel(key)
         return self.get(namespace, name)
 
     async def recover(self, namespace: str, name: str) -> MigrationView:
@@ -217,6 +198,8 @@ class Migrations:
         self.get(namespace, name)
         if self.expected.find(f"{namespace}/{name}"):
             raise WrongPhase(f"{namespace}/{name} is received here", hint="recover it where it is sent from")
+        if self._in_place.find(f"{namespace}/{name}"):
+            raise WrongPhase(f"{namespace}/{name} cannot be recovered: its guest did not leave this node")
         await self._runs.recover(f"{namespace}/{name}")
         return self.get(namespace, name)
 
@@ -224,7 +207,7 @@ class Migrations:
         """Forget a migration, when it has ended; raises NotFound."""
         last = self.get(namespace, name)
         key = f"{namespace}/{name}"
-        await (self.expected if self.expected.find(key) else self._runs).delete(key)
+        await self._holder(key).delete(key)
         return last
 
     async def recording(self, namespace: str, name: str) -> bytes:
@@ -234,71 +217,23 @@ class Migrations:
     async def preview(self, machine: Machine) -> Outgoing:
         """What a migration of ``machine`` would be like; raises as ``create`` before it asks a peer."""
         spec = VirtualMachineInstanceMigrationSpec(vmi_name=machine.record.name)
-        return await self._outgoing(machine, "", VirtualMachineInstanceMigration(spec=spec), "")
+        return await self._drafts.outgoing(machine, "", VirtualMachineInstanceMigration(spec=spec), "")
 
     async def cancel_of(self, machine: Machine) -> None:
         """Ask the migration that takes ``machine`` away, if any, to stop."""
-        if machine.record.outgoing:
+        attempt = machine.record.outgoing
+        if attempt and not await self._in_place.cancel_attempt(attempt):
             await self._runs.cancel_attempt(machine)
 
-    async def _outgoing(
-        self, machine: Machine, attempt: str, manifest: VirtualMachineInstanceMigration, target: str
-    ) -> Outgoing:
-        record = machine.record
-        if record.phase != "Running" or record.desired == "deleted":
-            state = "being deleted" if record.desired == "deleted" else record.phase
-            raise WrongPhase(f"{record.key} cannot be migrated: it is {state}, it must be Running")
-        findings = migration_findings(record)
-        if findings:
-            raise MigrationRefused([f"{reason}: {message}" for reason, message in findings])
-        copied = disks_to_copy(record)
-        sizes = {step.path: step.size or 0 for step in record.plan.steps if isinstance(step, CreateImage)}
-        disk_bytes = sum(
-            sizes.get(disk.source.path, 0)
-            for disk in record.plan.devices.disks
-            if disk.source is not None and disk.target in copied
-        )
-        moved = await moved_disks(record, self._services.hypervisor)
-        metadata = manifest.metadata or ObjectMeta()
-        policy = await self._policy(record)
-        options = msgspec.structs.replace(
-            resolve(None, policy.spec if policy is not None else None, self._node_options),
-            switchover_bps=self._link_bps,
-        )
-        workload = Workload(
-            memory_bytes=guest_memory(record.defaulted),
-            disk_bytes=disk_bytes + sum(disk.bytes for disk in moved),
-            vfio=any(not is_function(device) for device in record.plan.devices.hostdevs),
-        )
-        if not options.disable_tls:
-            unfit = await asyncio.to_thread(tls_findings, self._config, deadline_s(options, workload))
-            if unfit:
-                raise MigrationRefused(unfit)
-        return Outgoing(
-            attempt=attempt,
-            namespace=metadata.namespace or "default",
-            name=metadata.name or "",
-            uuid=record.plan.identity.uuid,
-            source_node=self._config.node_name,
-            target_node=target,
-            options=options,
-            policy=self._rules,
-            migration_policy=policy_name(policy) if policy is not None else "",
-            priority=manifest.spec.priority or "",
-            workload=workload,
-            user_paused=record.user_paused,
-            migrate_disks=copied,
-            parallel=CHANNELS if options.compression else 0,
-            tls=not options.disable_tls,
-            migration_id=manifest.spec.send_to.migration_id if manifest.spec.send_to is not None else "",
-            unplug=tuple(device.alias for device in functions_of(record)),
-        )
+    def _holder(self, key: str) -> Expected | InPlace | OutgoingRuns:
+        if self.expected.find(key):
+            return self.expected
+        return self._in_place if self._in_place.find(key) else self._runs
 
-    async def _policy(self, record: InstanceRecord) -> MigrationPolicy | None:
-        """The MigrationPolicy of the instance, from the files as they are now."""
-        policies = await asyncio.to_thread(read_policies, self._config.migration.policies_dir)
-        metadata = record.manifest.metadata or ObjectMeta()
-        return select(policies, labels=metadata.labels, namespace={NAMESPACE_LABEL: record.namespace})
+    def _stays(self, manifest: VirtualMachineInstanceMigration, target: str) -> bool:
+        """Whether the guest is to stay on this node: no other is named."""
+        wanted = target or manifest.spec.added_node_selector.get(HOSTNAME_LABEL, "")
+        return manifest.spec.send_to is None and wanted in ("", self._config.node_name)
 
     def _target(self, manifest: VirtualMachineInstanceMigration, target: str) -> tuple[str, str]:
         sent = manifest.spec.send_to

@@ -8,6 +8,7 @@ or another; what is copied is the disk, so the claims may be of different kinds 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -138,10 +139,10 @@ def moved(record: InstanceRecord, names: Collection[str], site: Site) -> Instanc
         else disk
         for disk in record.plan.devices.disks
     )
-    steps: list[AnyStep] = [s for s in record.plan.steps if getattr(s, "volume", None) not in names]
-    for volume in after.defaulted.spec.volumes:
-        if volume.name in names:
-            steps += volume_steps(context, volume)
+    volumes = {volume.name: volume for volume in after.defaulted.spec.volumes}
+    steps: list[AnyStep] = []
+    for name, group in groupby(record.plan.steps, lambda step: getattr(step, "volume", None) or ""):
+        steps += volume_steps(context, volumes[name]) if name in names else group
     devices = replace(record.plan.devices, disks=disks)
     return replace(after, plan=replace(record.plan, devices=devices, steps=tuple(steps)))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from launcher.domain.block_copy import source_element
 from launcher.domain.commandline import FILE, NAMESPACE, SOCKET
 from launcher.domain.cputune import cputune_element
 from launcher.domain.devices.hostdev import hostdev_source
@@ -103,15 +104,6 @@ def replace_sources(root: Parsed, destination: Destination) -> None:
             _replace_source(disk, new)
 
 
-def source_element(new: NewSource) -> Element | None:
-    """``<source>`` of a disk, and what of it the guest sees."""
-    source = new.disk.source
-    if source is None:
-        return None
-    slices = E("slices", E("slice", type="storage", offset=0, size=new.size)) if new.size else None
-    return E("source", slices, dev=source.path) if source.block else E("source", slices, file=source.path)
-
-
 def move_arguments(root: Parsed, destination: Destination) -> None:
     """So do the files that the firmware is handed, and the socket of a second monitor."""
     for argument in root.iterfind(f"{{{NAMESPACE}}}commandline/{{{NAMESPACE}}}arg"):
@@ -180,12 +172,11 @@ TRANSFORMS: tuple[Transform, ...] = (
 
 
 def _replace_source(disk: Parsed, new: NewSource) -> None:
-    old, driver = disk.find("source"), disk.find("driver")
-    source = source_element(new)
-    if old is None or source is None or new.disk.source is None:
+    old, driver, source = disk.find("source"), disk.find("driver"), new.disk.source
+    if old is None or source is None:
         return
-    disk.replace(old, grafted(source))
-    disk.set("type", "block" if new.disk.source.block else "file")
+    disk.replace(old, grafted(source_element(source.path, block=source.block, size=new.size)))
+    disk.set("type", "block" if source.block else "file")
     if driver is not None:
         chosen = {
             "cache": new.disk.cache,

@@ -359,6 +359,15 @@ class Hypervisor(Protocol):
     async def disk_errors(self, uuid: str) -> dict[str, str]:
         """Disks with an I/O error by target: ``no-space`` or ``unspecified``."""
 
+    async def copy_disk(
+        self, uuid: str, target: str, xml: str, *, bandwidth_bps: int = 0, in_step: bool = False
+    ) -> None:
+        """Begin to copy a disk to what ``xml`` names; ``in_step``: the guest's writes wait for the copy."""
+
+    async def disk_copy_progress(self, uuid: str, target: str) -> tuple[int, int] | None: ...
+    async def end_disk_copy(self, uuid: str, target: str, *, pivot: bool) -> None:
+        """Let the guest write to the copy of a disk from now on, or forget the copy."""
+
     async def sev_platform(self) -> SevPlatform: ...
     async def sev_measurement(self, uuid: str) -> SevMeasurement: ...
     async def inject_sev_secret(self, uuid: str, *, header: str, secret: str) -> None:

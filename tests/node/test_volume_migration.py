@@ -3,26 +3,62 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from agent_world import client, condition, leftovers, migrated, migration, running, until, until_gone
+from agent_world import (
+    client,
+    condition,
+    eventually,
+    leftovers,
+    migrated,
+    migration,
+    running,
+    until,
+    until_gone,
+)
 from feature_guests import Object, Shell, guest, kernel_boot, shell
 from storage_world import MIB, inside, remove_all
 
 from launcher.cli.client import Client
-from launcher.errors import InvalidSpec, MigrationRefused
+from launcher.errors import InvalidSpec, MigrationRefused, WrongPhase
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
+from launcher.lab.node import Node
+from launcher.v1 import migrations_pb2
 from launcher.v1.types_pb2 import ClaimBinding, Companions
 
 pytestmark = pytest.mark.node
 Agents = tuple[Client, Client]
+POLICIES = "/var/lib/launcher-lab/policies"
+POLICY = """
+apiVersion: migrations.kubevirt.io/v1alpha1
+kind: MigrationPolicy
+metadata: {name: slow}
+spec: {bandwidthPerMigration: 512Ki, selectors: {virtualMachineInstanceSelector: {speed: slow}}}
+"""
 READ = "echo 3 >/proc/sys/vm/drop_caches; dd if=/dev/vda bs=4096 skip=%d count=1 2>/dev/null | head -c 6"
+
+
+@pytest.fixture(scope="module")
+def lab_with_agents(needs_nodes: None) -> Iterator[Lab]:
+    """Nodes whose agents copy slowly what has the label for that."""
+    with Lab(names=("a", "b")) as made:
+        folder = made.shared / "policies"
+        folder.mkdir()
+        (folder / "slow.yaml").write_text(POLICY)
+        for name in made.names:
+            config = made.node(name).layout.agent_config
+            text = config.read_text().replace('"policies_dir" = ""', f'"policies_dir" = "{POLICIES}"')
+            assert POLICIES in text
+            config.write_text(text)
+        made.start_agents()
+        yield made
 
 
 @pytest.fixture
@@ -165,6 +201,93 @@ def test_a_claim_moves_with_its_guest_to_a_device_and_back_to_a_file(
             assert (within.run(READ % 7), within.run(READ % 1024)) == ("second", "middle")
             write(within, "beyond", 3000)
         assert same(shared / "two" / "disk.img", shared / "device.img", 8 * MIB)
+
+
+def copying(agent: Client, name: str) -> migrations_pb2.Migration:
+    """Wait until some of the disks is copied, and not all."""
+    with closing(agent.migrations.watch(name, namespace="default", timeout_s=60)) as views:
+        for view in views:
+            assert not view.HasField("report"), view.report.reason
+            if 0 < view.progress.disk_remaining_bytes < view.progress.disk_total_bytes:
+                return view
+    raise AssertionError("the watch ended")
+
+
+def killed(node: Node, words: str, offset: int) -> None:
+    """Kill the agent once its log says so, and start it again."""
+    eventually(words, lambda: words in node.agent_log()[offset:])
+    node.stop_agent(signal.SIGKILL)
+    node.start_agent()
+
+
+def test_a_claim_moves_under_its_guest_whatever_is_killed_meanwhile(
+    agents: Agents, lab_with_agents: Lab, shared: Path, guest_image: Image
+) -> None:
+    a, node = agents[0], lab_with_agents.node("a")
+    for folder in ("one", "two", "three"):
+        (shared / folder).mkdir()
+    one, two, three = (
+        binding(name, inside(shared / name), capacity=16 * MIB) for name in ("one", "two", "three")
+    )
+    manifest = claimed(guest_image, "stay", "one")
+    manifest["metadata"]["labels"] = {"speed": "slow"}
+    a.instances.create(manifest, Companions(claims=[one]))
+    running(a, "stay")
+    with shell(a, "stay") as within:
+        within.run(f"dd if=/dev/urandom of=/dev/vda bs={MIB} count=16 conv=fsync 2>/dev/null")
+        write(within, "before", 0)
+    ask(a, "stay", "two", two)
+    offset = len(node.agent_log())
+    a.migrations.create(migration("stay", "within"))
+    killed(node, "copying a disk", offset)
+    view = copying(a, "within")
+    assert view.progress.disk_total_bytes == 16 * MIB
+    assert told(a.instances.get("stay", namespace="default"), "VolumesChange")["message"].endswith("copied")
+    node.stop_libvirtd(signal.SIGKILL)
+    node.start_libvirtd()
+    with shell(a, "stay", up=True) as within:
+        write(within, "during", 9)
+    node.run("virsh", "blockjob", "default_stay", "vda", "--bandwidth", "0")
+    killed(node, "changing over to a copy", offset)
+    report = migrated(a, "within").report
+    assert report.succeeded, report.reason
+    assert report.disk_bytes == 16 * MIB
+    vmi = until(a, "stay", lambda vmi: claim_of(vmi) == "two")
+    assert condition(vmi, "VolumesChange") is None
+    xml = node.run("virsh", "dumpxml", "default_stay") + node.run(
+        "virsh", "dumpxml", "--inactive", "default_stay"
+    )
+    assert xml.count(f"{inside(shared / 'two')}/disk.img") == 2
+    assert inside(shared / "one") not in xml
+    assert "<mirror" not in xml
+    assert same(shared / "one" / "disk.img", shared / "two" / "disk.img", 16 * MIB)
+    with shell(a, "stay", up=True) as within:
+        write(within, "after!", 9)
+        assert (within.run(READ % 0), within.run(READ % 9)) == ("before", "after!")
+    assert not same(shared / "one" / "disk.img", shared / "two" / "disk.img", 16 * MIB)
+
+    # What is cancelled stays where it is, and nobody uses the other claim.
+    ask(a, "stay", "three", three)
+    a.migrations.create(migration("stay", "not"), target="a")
+    copying(a, "not")
+    with pytest.raises(WrongPhase, match="while it migrates"):
+        ask(a, "stay", "two")
+    a.migrations.cancel("not", namespace="default")
+    report = migrated(a, "not").report
+    assert (report.succeeded, report.reason) == (False, "cancelled")
+    vmi = a.instances.get("stay", namespace="default")
+    assert claim_of(vmi) == "two"
+    assert condition(vmi, "VolumesChange") is None
+    assert inside(shared / "three") not in node.run("virsh", "dumpxml", "default_stay")
+    with shell(a, "stay", up=True) as within:
+        write(within, "still!", 9)
+    # A guest that ends meanwhile ends the copy.
+    ask(a, "stay", "three", three)
+    a.migrations.create(migration("stay", "ends"))
+    copying(a, "ends")
+    a.instances.delete("stay", namespace="default", grace_period_s=0)
+    until_gone(a, "stay")
+    assert (shared / "two" / "disk.img").exists()
 
 
 def _size(vmi: Object) -> object:

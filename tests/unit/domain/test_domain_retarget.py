@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from lxml import etree
+from msgspec.structs import replace
 
+from launcher.domain.block_copy import copy_xml
 from launcher.domain.read import read_domain
-from launcher.domain.retarget import Destination, retarget
+from launcher.domain.retarget import Destination, NewSource, retarget
+from launcher.plan.devices.model import DiskPlan, DiskSource
 from launcher.plan.model import CPUTune, NumaTune, VCPUPin
 
 SOURCE = """
@@ -61,3 +64,48 @@ def test_pins_of_the_source_are_dropped() -> None:
 def test_the_same_destination_gives_the_same_bytes() -> None:
     once = retarget(SOURCE, Destination())
     assert retarget(once, Destination()) == once
+
+
+def test_a_disk_that_is_copied_elsewhere_is_made_of_that_and_stays_as_large() -> None:
+    xml = SOURCE.replace(
+        "<disk type='file'><source file='/data/a/disk.img'/><target dev='vda'/></disk>",
+        "<disk type='file' device='disk'>"
+        "<driver name='qemu' type='raw' cache='none' io='native' discard='unmap'/>"
+        "<source file='/data/a/disk.img'>"
+        "<slices><slice type='storage' offset='0' size='512'/></slices></source>"
+        "<target dev='vda' bus='virtio'/><serial>S</serial><alias name='ua-data'/></disk>",
+    )
+    plan = DiskPlan(name="data", device="disk", bus="virtio", target="vda", cache="writethrough")
+    device = replace(plan, source=DiskSource(path="/dev/vg/data", block=True))
+    result = retarget(xml, Destination(sources={"data": NewSource(disk=device, size=1024)}))
+    (disk,) = read_domain(result).disks
+    assert (disk.type, disk.source, disk.slice, disk.target) == ("block", "/dev/vg/data", 1024, "vda")
+    root = etree.fromstring(result)
+    (driver,) = root.iterfind("devices/disk/driver")
+    assert sorted(driver.items()) == [("cache", "writethrough"), ("name", "qemu"), ("type", "raw")]
+    assert root.findtext("devices/disk/serial") == "S"
+    file = replace(plan, source=DiskSource(path="/mnt/disk.img"), io="threads", discard=True)
+    result = retarget(result, Destination(sources={"data": NewSource(disk=file)}))
+    (disk,) = read_domain(result).disks
+    assert (disk.type, disk.source, disk.slice) == ("file", "/mnt/disk.img", 0)
+    (driver,) = etree.fromstring(result).iterfind("devices/disk/driver")
+    assert (driver.get("io"), driver.get("discard")) == ("threads", "unmap")
+
+
+def test_a_disk_that_is_being_copied_on_its_node_is_seen() -> None:
+    xml = SOURCE.replace(
+        "<target dev='vda'/>",
+        "<mirror type='file' job='copy' ready='yes'>"
+        "<format type='raw'/><source file='/mnt/new.img'/></mirror>"
+        "<target dev='vda'/>",
+    )
+    (disk,) = read_domain(xml).disks
+    assert (disk.source, disk.copy_to, disk.copy_ready) == ("/data/a/disk.img", "/mnt/new.img", "yes")
+    (disk,) = read_domain(xml.replace("job='copy'", "job='active-commit'")).disks
+    assert (disk.copy_to, disk.copy_ready) == ("", "")
+    made = etree.fromstring(copy_xml("/dev/x", block=True, size=7))
+    assert (made.get("type"), made.xpath("string(source/@dev)")) == ("block", "/dev/x")
+    assert made.xpath("string(source/slices/slice/@size)") == "7"
+    plain = etree.fromstring(copy_xml("/mnt/new.img", block=False))
+    assert (plain.get("type"), plain.xpath("string(source/@file)")) == ("file", "/mnt/new.img")
+    assert plain.find("source/slices") is None
