@@ -14,7 +14,12 @@ from hypervisor_guests import connected, new_uuid
 from lxml import etree
 
 from launcher.domain.build import build
+from launcher.domain.devices.hostdev import hostdev_element
+from launcher.domain.element import to_text
+from launcher.domain.retarget import Destination, retarget
+from launcher.errors import HostUnsupported
 from launcher.hypervisor.driver import LibvirtHypervisor
+from launcher.hypervisor.port import DomainState
 from launcher.lab.node import Node
 from launcher.plan.allocations import Allocations
 from launcher.plan.facts import NodeFacts, version
@@ -52,7 +57,17 @@ interfaces:
 """
 
 
-def planned(devices: str = DEVICES, annotations: dict[str, str] | None = None) -> VMPlan:
+TEAM = """
+disks: []
+interfaces:
+- {name: slow, bridge: {}, macAddress: '02:00:00:00:00:77'}
+- {name: fast, sriov: {}, macAddress: '02:00:00:00:00:77'}
+"""
+
+
+def planned(
+    devices: str = DEVICES, annotations: dict[str, str] | None = None, **allocated: dict[str, str]
+) -> VMPlan:
     """A plan of a TCG guest for the oldest libvirt, whose images are all made by its steps."""
     uuid = new_uuid()
     inside = msgspec.yaml.decode(devices)
@@ -67,7 +82,7 @@ def planned(devices: str = DEVICES, annotations: dict[str, str] | None = None) -
     vmi = msgspec.convert(raw, VirtualMachineInstance, dec_hook=dec_hook)
     facts = NodeFacts(kvm_usable=False, libvirt_version=version(9, 0), qemu_version=version(7, 2))
     taps = {nic["name"]: f"t{uuid[:8]}{index}" for index, nic in enumerate(inside["interfaces"])}
-    allocations = Allocations(uid=uuid, uuid=uuid, taps=taps)
+    allocations = Allocations(uid=uuid, uuid=uuid, taps=taps, **allocated)
     return make_plan(vmi, facts, allocations, PlanSettings(allow_emulation=True))
 
 
@@ -138,3 +153,29 @@ async def test_transitional_devices_start(node_a: Node) -> None:
     devices = DEVICES.replace(", pciAddress: '0000:03:00.0'", "") + "useVirtioTransitional: true\n"
     async with started(node_a, planned(devices)) as (hypervisor, uuid):
         assert 'model="virtio-transitional"' in (await hypervisor.domain_xml(uuid)).replace("'", '"')
+
+
+async def test_what_stands_in_for_a_virtual_function_starts_alone(node_a: Node) -> None:
+    """As a destination begins: libvirt takes the team, QEMU offers a standby, the function comes later.
+
+    There is none here, so it does not: the guest goes on, and nothing of it is left in the domain.
+    """
+    plan = planned(TEAM, virtual_functions={"fast": "0000:3b:02.1"})
+    (function,) = plan.devices.hostdevs
+    await asyncio.to_thread(make, node_a, plan)
+    async with connected(node_a.libvirt_uri) as (hypervisor, _):
+        uuid = await hypervisor.define(build(plan))
+        assert await hypervisor.plugged(uuid, ("sriov-fast",)) == ("sriov-fast",)
+        await hypervisor.undefine(uuid)
+        await hypervisor.define(retarget(build(plan), Destination(hostdevs=(function,))))
+        try:
+            await hypervisor.create(uuid)
+            ask = ["virsh", "qemu-monitor-command", uuid, "--hmp", "info qtree"]
+            assert "failover = true" in await asyncio.to_thread(node_a.run, *ask)
+            with pytest.raises(HostUnsupported, match="host PCI devices"):
+                await hypervisor.attach_device(uuid, to_text(hostdev_element(function)))
+            assert await hypervisor.plugged(uuid, ("sriov-fast",)) == ()
+            assert (await hypervisor.domain(uuid)).state is DomainState.RUNNING
+        finally:
+            await hypervisor.destroy(uuid, graceful=False)
+            await hypervisor.undefine(uuid)
