@@ -66,7 +66,9 @@ interfaces:
 
 
 def planned(
-    devices: str = DEVICES, annotations: dict[str, str] | None = None, **allocated: dict[str, str]
+    devices: str = DEVICES,
+    annotations: dict[str, str] | None = None,
+    functions: dict[str, str] | None = None,
 ) -> VMPlan:
     """A plan of a TCG guest for the oldest libvirt, whose images are all made by its steps."""
     uuid = new_uuid()
@@ -82,7 +84,7 @@ def planned(
     vmi = msgspec.convert(raw, VirtualMachineInstance, dec_hook=dec_hook)
     facts = NodeFacts(kvm_usable=False, libvirt_version=version(9, 0), qemu_version=version(7, 2))
     taps = {nic["name"]: f"t{uuid[:8]}{index}" for index, nic in enumerate(inside["interfaces"])}
-    allocations = Allocations(uid=uuid, uuid=uuid, taps=taps, **allocated)
+    allocations = Allocations(uid=uuid, uuid=uuid, taps=taps, virtual_functions=functions or {})
     return make_plan(vmi, facts, allocations, PlanSettings(allow_emulation=True))
 
 
@@ -160,7 +162,7 @@ async def test_what_stands_in_for_a_virtual_function_starts_alone(node_a: Node) 
 
     There is none here, so it does not: the guest goes on, and nothing of it is left in the domain.
     """
-    plan = planned(TEAM, virtual_functions={"fast": "0000:3b:02.1"})
+    plan = planned(TEAM, functions={"fast": "0000:3b:02.1"})
     (function,) = plan.devices.hostdevs
     await asyncio.to_thread(make, node_a, plan)
     async with connected(node_a.libvirt_uri) as (hypervisor, _):
