@@ -140,7 +140,8 @@ class IncomingHooks:
     async def fence(self, record: IncomingRecord) -> None:
         """See ``TargetHooks``."""
         ended = await asyncio.to_thread(end_qemu, record.uuid)
-        log.warning("ended the incoming guest without libvirt", uuid=record.uuid, processes=ended)
+        if ended:
+            log.warning("ended the incoming guest without libvirt", uuid=record.uuid, processes=ended)
 
     async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
         """See ``TargetHooks``."""

@@ -294,11 +294,11 @@ class NodeAgent:
         return await self._migrations.expected.prepare(request, self._migrations.incoming)
 
     async def finish_migration(
-        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False
+        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False, discard: bool = False
     ) -> TargetState:
         """See ``AgentPort``."""
         return await self._migrations.incoming.finish(
-            attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+            attempt, succeeded=succeeded, reason=reason, reclaim=reclaim, discard=discard
         )
 
     async def interrupt_migration(self, attempt: str, *, reopen: bool = False) -> TargetState:

@@ -20,11 +20,10 @@ from launcher.agent.outgoing_ends import before_the_end, ended, failed
 from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
 from launcher.agent.recordings import Recordings, header_of
-from launcher.agent.records import InstanceRecord
 from launcher.agent.release import released
 from launcher.agent.reminder import remind
+from launcher.agent.settlement import HANDS_OFF, settled
 from launcher.agent.supervisor import Supervisor
-from launcher.agent.volume_moves import withdrawn
 from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
@@ -46,8 +45,6 @@ LET_GO_S = 30.0
 CONFIRM_AGAIN_S = 10.0
 CONFIRM_TRIES = 360
 """A target that is away after the guest arrived there is asked for an hour."""
-# The guest may be in two halves or its owner unproven: nothing here touches it until somebody decides.
-HANDS_OFF = frozenset({Cause.POST_COPY_FAILED, Cause.CONFLICT, Cause.UNRESOLVED})
 
 
 class OutgoingRuns:
@@ -183,7 +180,7 @@ class OutgoingRuns:
             await self.cancel(key)
 
     async def cancel_attempt(self, machine: Machine) -> None:
-        """Ask the migration that takes ``machine`` away to stop; one that ended in doubt lets go of it."""
+        """``machine`` is deleted: stop the migration that takes it away; one in doubt lets go of it."""
         entry = next((e for e in self.entries() if e.attempt.attempt == machine.record.outgoing), None)
         if entry is not None and not entry.attempt.phase.final:
             await self.cancel(entry.key)
@@ -193,6 +190,12 @@ class OutgoingRuns:
                 f"{machine.record.key} has moved to {entry.attempt.outgoing.target_node}",
                 hint="delete it there",
             )
+        if entry is not None and entry.attempt.cause is Cause.POST_COPY_FAILED:
+            # Who gives up one half gives up the other.
+            attempt = msgspec.structs.replace(entry.attempt, untold=True, discarded=True)
+            entry = msgspec.structs.replace(entry, attempt=attempt)
+            await self.save(entry)
+            self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
         await machine.update(lambda record: msgspec.structs.replace(record, outgoing=""))
 
     async def close(self) -> None:
@@ -327,17 +330,8 @@ class OutgoingRuns:
         await self._recordings.end(entry)
         if machine.gone:
             return
-
-        def change(record: InstanceRecord) -> InstanceRecord:
-            if attempt.phase is Phase.SUCCEEDED:
-                moved = attempt.outgoing.target_node if attempt.confirmed else ""
-                held = "" if attempt.confirmed else record.outgoing
-                return msgspec.structs.replace(record, outgoing=held, moved_to=moved, migration_state=state)
-            held = record.outgoing if attempt.cause in HANDS_OFF else ""
-            record = withdrawn(record) if attempt.cause is Cause.CANCELLED else record
-            return msgspec.structs.replace(record, outgoing=held, migration_state=state)
-
-        await machine.update(change)
+        at = self._services.clock.now()
+        await machine.update(lambda record: settled(record, attempt, state, at=at))
         if attempt.phase is Phase.SUCCEEDED and attempt.confirmed:
             try:  # Whoever sees that it succeeded may send the guest back: nothing of it may be here then.
                 async with asyncio.timeout(LET_GO_S):

@@ -89,11 +89,12 @@ class GrpcPeer:
         succeeded: bool,
         reason: str = "",
         reclaim: bool = False,
+        discard: bool = False,
         timeout_s: float = FINISH_TIMEOUT_S,
     ) -> TargetState:
         """Tell the target how it ended."""
         message = pb.FinishMigrationRequest(
-            attempt=attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+            attempt=attempt, succeeded=succeeded, reason=reason, reclaim=reclaim, discard=discard
         )
         reply = await self._answer(
             self._stub().FinishMigration(message, timeout=timeout_s, metadata=METADATA)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a target until it has heard it that a guest stayed on its source. Decides nothing.
+"""Tells a target until it has heard it that a guest stayed on its source, or was given up. Decides nothing.
 
 A target that did not answer at the end of a migration may still come to run the copy that it was sent.
 """
@@ -23,7 +23,13 @@ async def remind(attempt: AttemptRecord, peer: Peer) -> None:
         await asyncio.sleep(pause_s)
         try:
             answers = [
-                await peer.finish(token, succeeded=False, reason=attempt.reason, reclaim=True)
+                await peer.finish(
+                    token,
+                    succeeded=False,
+                    reason=attempt.reason,
+                    reclaim=not attempt.discarded,
+                    discard=attempt.discarded,
+                )
                 for token in attempt.tokens
             ]
         except LauncherError:

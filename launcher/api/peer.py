@@ -41,6 +41,7 @@ class Peer(PeerServiceServicer):
             succeeded=request.succeeded,
             reason=request.reason,
             reclaim=request.reclaim,
+            discard=request.discard,
         )
         return pb.FinishMigrationResponse(state=convert.target_state(state))
 

@@ -119,7 +119,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``interrupted`` is why post-copy stands still, since ``interrupted_at`` (as ``job_began``), empty while it
     does not; it was resumed ``resumes`` times, and ``crashes`` times the target's libvirtd ended by that.
     ``held`` is what it waits for before it takes its turn, a sentence; empty: nothing.
-    ``untold``: the guest stayed, and the target has not heard that yet.
+    ``untold``: the guest stayed, and the target has not heard that yet. ``discarded``: the guest was given
+    up, and the target is told to end its half. ``given_up`` says why both halves are ended, before they are.
     ``confirmed``: the target said that it owns the guest, and the source forgot the domain.
     ``earlier`` is what was tried before within this migration, ``over`` the network that this attempt takes
     instead of the one of its options. ``by_hand``: somebody had it looked at again; nothing is begun anew.
@@ -148,6 +149,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: bool = False
     held: str = ""
     untold: bool = False
+    discarded: bool = False
+    given_up: str = ""
     report: MigrationReport | None = None
     earlier: tuple[Earlier, ...] = ()
     over: str | None = None
@@ -185,6 +188,7 @@ def reopened(record: AttemptRecord, at: str) -> AttemptRecord:
         interrupted="",
         interrupted_at=None,
         crashes=0,
+        given_up="",
         cause=Cause.NONE,
         reason="",
         report=None,

@@ -37,6 +37,7 @@ class Cause(StrEnum):
     CONFLICT = "conflict"
     """The guest seems to run on both sides; nothing was touched."""
     LOST = "lost"
-    """The source gave the guest away and the target does not have it."""
+    """The source gave the guest away and the target does not have it, or half of it was lost in post-copy.
+    Nothing of it runs any more: it may be started again from its disks, which are as after a crash."""
     UNRESOLVED = "unresolved"
     """Who owns the guest could not be proven in time; nothing was touched."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who owns a guest after a migration ended, from what both sides show. Pure: a table, nothing is asked here.
 
-The two invariants behind every cell: the source's guest is never resumed unless the target is proven to
-have no domain, and the source's domain is never forgotten unless the target is proven to run it (or to
-have run it: libvirt says that it migrated, and it ended there).
+The invariants behind every cell: the source's guest is never resumed unless the target is proven to
+have no domain; the source's domain is never forgotten unless the target is proven to run it (or to
+have run it: libvirt says that it migrated, and it ended there); and half a guest is never ended unless the
+other half is proven to be gone: its own libvirtd says so. A node that does not answer proves nothing.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class TargetSide(StrEnum):
     """A domain that finished loading: it runs, or is paused on purpose."""
     POST_COPY = "post-copy"
     """It runs, but memory is still missing."""
+    POST_COPY_FAILED = "post-copy-failed"
+    """It runs as far as it can, and what brought the rest of its memory broke."""
     ENDED = "ended"
     """It ran here and ended: a defined domain that is off, or an adopted one that is gone."""
 
@@ -59,19 +62,33 @@ class Verdict(StrEnum):
     WAIT = "wait"
     GUEST_ENDED = "guest-ended"
     POST_COPY_BROKEN = "post-copy-broken"
+    HALF_LOST = "half-lost"
+    """One half is proven to be gone, so the other can never be whole: end it."""
     CONFLICT = "conflict"
     LOST = "lost"
 
 
 _S, _T, _V = SourceSide, TargetSide, Verdict
 
-# Columns: unreachable, none, incoming, active, post-copy, ended.
-_COLUMNS = (_T.UNREACHABLE, _T.NONE, _T.INCOMING, _T.ACTIVE, _T.POST_COPY, _T.ENDED)
+HALVES = frozenset({_T.POST_COPY, _T.POST_COPY_FAILED})
+"""The guest runs on the target, and only the source has what is missing there."""
+
+# Columns: unreachable, none, incoming, active, post-copy, post-copy-failed, ended.
+_COLUMNS = (
+    _T.UNREACHABLE,
+    _T.NONE,
+    _T.INCOMING,
+    _T.ACTIVE,
+    _T.POST_COPY,
+    _T.POST_COPY_FAILED,
+    _T.ENDED,
+)
 _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
     _S.RUNNING: (
         _V.SOURCE_KEEPS,
         _V.SOURCE_KEEPS,
         _V.DROP_TARGET,
+        _V.CONFLICT,
         _V.CONFLICT,
         _V.CONFLICT,
         _V.SOURCE_KEEPS,
@@ -82,6 +99,7 @@ _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
         _V.DROP_TARGET,
         _V.TARGET_OWNS,
         _V.POST_COPY_BROKEN,
+        _V.POST_COPY_BROKEN,
         _V.GUEST_ENDED,
     ),
     _S.SWITCHING: (
@@ -90,15 +108,17 @@ _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
         _V.DROP_TARGET,
         _V.TARGET_OWNS,
         _V.POST_COPY_BROKEN,
+        _V.POST_COPY_BROKEN,
         _V.GUEST_ENDED,
     ),
     _S.POST_COPY: (
         _V.WAIT,
-        _V.LOST,
+        _V.HALF_LOST,
         _V.WAIT,
         _V.TARGET_OWNS,
         _V.POST_COPY_BROKEN,
-        _V.GUEST_ENDED,
+        _V.POST_COPY_BROKEN,
+        _V.HALF_LOST,
     ),
     _S.MIGRATED: (
         _V.WAIT,
@@ -106,14 +126,16 @@ _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
         _V.WAIT,
         _V.TARGET_OWNS,
         _V.WAIT,
+        _V.WAIT,
         _V.TARGET_OWNS,
     ),
     _S.ENDED: (
-        _V.GUEST_ENDED,
+        _V.WAIT,
         _V.GUEST_ENDED,
         _V.DROP_TARGET,
         _V.TARGET_OWNS,
-        _V.POST_COPY_BROKEN,
+        _V.WAIT,
+        _V.HALF_LOST,
         _V.GUEST_ENDED,
     ),
     _S.ABSENT: (
@@ -121,6 +143,7 @@ _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
         _V.LOST,
         _V.WAIT,
         _V.TARGET_OWNS,
+        _V.WAIT,
         _V.WAIT,
         _V.TARGET_OWNS,
     ),
@@ -157,10 +180,12 @@ def target_side(state: TargetState | None) -> TargetSide:
         return TargetSide.UNREACHABLE
     if not state.domain:
         return TargetSide.ENDED if state.adopted else TargetSide.NONE
-    if state.reason.startswith("post-copy"):
-        return TargetSide.POST_COPY
     if state.domain in (DomainState.SHUTOFF, DomainState.CRASHED):
         return TargetSide.ENDED
+    if state.reason == "post-copy-failed":
+        return TargetSide.POST_COPY_FAILED
+    if state.reason.startswith("post-copy"):
+        return TargetSide.POST_COPY
     if state.domain == DomainState.NOSTATE:
         return TargetSide.INCOMING
     if state.domain == DomainState.PAUSED and state.reason in _STOPPED_FOR_MIGRATION:

@@ -110,10 +110,12 @@ class Peer(Protocol):
 
     async def prepare(self, request: PrepareRequest) -> PrepareReply: ...
     async def finish(
-        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False, discard: bool = False
     ) -> TargetState:
         """Tell the outcome. ``reclaim``: the source has the guest, and it runs there; whatever came of this
-        attempt to the target is one copy too many and is ended, also later."""
+        attempt to the target is one copy too many and is ended, also later. ``discard``: the source gives the
+        guest up; a half that waits for memory, or what is left of one, is ended, but no guest that is whole.
+        """
 
     async def state(self, attempt: str) -> TargetState: ...
     async def interrupt(self, attempt: str) -> TargetState:

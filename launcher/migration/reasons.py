@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from launcher.hypervisor.port import DomainState
 from launcher.migration.cause import Cause
-from launcher.migration.ownership import SourceSide, Verdict
+from launcher.migration.ownership import HALVES, SourceSide, TargetSide, Verdict
 from launcher.migration.resolve import Resolved
 
 
@@ -47,7 +47,7 @@ def cause_of(error: str, *, still_s: float) -> Cause:
     return Cause.HYPERVISOR
 
 
-def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
+def failure(resolved: Resolved, cause: Cause, reason: str, *, post_copy: bool = False) -> tuple[Cause, str]:
     """Cause and sentence of an attempt whose guest did not move, or is nobody's."""
     match resolved.verdict:
         case Verdict.SOURCE_KEEPS:
@@ -55,16 +55,20 @@ def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
             if resolved.source is SourceSide.PAUSED and resolved.source_reason != "user":
                 notes.append(f"the guest is paused on the source ({resolved.source_reason})")
             return cause, "; ".join(filter(None, notes))
-        case Verdict.GUEST_ENDED if resolved.source is SourceSide.POST_COPY:
-            return Cause.GUEST_ENDED, "the guest ended on the target, before all of its memory was there"
+        case Verdict.HALF_LOST:
+            return given_up(resolved, reason)
         case Verdict.GUEST_ENDED:
             return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
-        case Verdict.POST_COPY_BROKEN if resolved.source is not SourceSide.POST_COPY:
-            return Cause.POST_COPY_FAILED, f"the source's half of the guest is gone: {reason}"
+        case Verdict.WAIT if resolved.source is SourceSide.ENDED and resolved.target in HALVES:
+            why = "the target has not said yet that it cannot go on, or could not be freed of its half"
+            return Cause.POST_COPY_FAILED, f"the source's half of the guest is gone, and {why}: {reason}"
         case Verdict.POST_COPY_BROKEN:
             return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
         case Verdict.WAIT if resolved.source is SourceSide.POST_COPY:
-            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {reason}"
+            said = "; ".join(filter(None, (reason, resolved.note)))
+            return Cause.POST_COPY_FAILED, f"post-copy failed, both halves are kept: {said}"
+        case Verdict.WAIT if _powered_off(resolved) and not post_copy:
+            return Cause.GUEST_ENDED, "the guest ended during the migration (shutdown)"
         case Verdict.CONFLICT:
             return Cause.CONFLICT, "the guest seems to run on both nodes; an operator must decide"
         case Verdict.LOST:
@@ -73,3 +77,21 @@ def failure(resolved: Resolved, cause: Cause, reason: str) -> tuple[Cause, str]:
             sides = f"source: {resolved.source.value}, target: {resolved.target.value}"
             said = resolved.note or reason
             return Cause.UNRESOLVED, f"who owns the guest could not be proven in time ({sides}): {said}"
+
+
+def given_up(resolved: Resolved, reason: str) -> tuple[Cause, str]:
+    """Cause and sentence of a guest of which one half ended in post-copy."""
+    by_itself = resolved.target is TargetSide.ENDED and resolved.target_reason == "shutdown"
+    if by_itself:
+        return Cause.GUEST_ENDED, "the guest ended on the target, before all of its memory was there"
+    side, other = ("target", "source") if resolved.source is SourceSide.POST_COPY else ("source", "target")
+    return Cause.LOST, (
+        f"the guest was lost in post-copy: QEMU on the {side} ended, so its half on the {other} was, too; "
+        f"its disks are as after a crash (crash-consistent), and it may be started from them: {reason}"
+    )
+
+
+def _powered_off(resolved: Resolved) -> bool:
+    """The guest itself powered off here, so it was not handed over to a target that does not answer."""
+    ended = resolved.source is SourceSide.ENDED and resolved.source_reason == "shutdown"
+    return ended and resolved.target is TargetSide.UNREACHABLE

@@ -38,7 +38,8 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``adopted``: the guest arrived and is this node's. ``released``: it did not, and nothing is held any
     more; remembered for a while, because only then can the node prove that it has no domain. ``reclaimed``:
-    the source said that it has the guest, so none of this attempt may live here. Nothing secret.
+    the source said that it has the guest, so none of this attempt may live here. ``discarded``: it gave the
+    guest up, of which there was half here. Nothing secret.
     """
 
     attempt: str
@@ -48,6 +49,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     expires: float = 0.0
     adopted: bool = False
     reclaimed: bool = False
+    discarded: bool = False
     released: bool = False
     reservation: Reservation | None = None
 
@@ -69,7 +71,7 @@ class TargetHooks(Protocol):
         thread can be the one that waits for a page."""
 
     async def fence(self, record: IncomingRecord) -> None:
-        """End the QEMU process of the incoming guest without libvirt, which does not answer."""
+        """End the QEMU process of the incoming guest without libvirt, if there is one."""
 
     async def reopen(self, record: IncomingRecord, migrate_uri: str) -> None:
         """Have QEMU wait there for a new connection, past libvirt; HostUnsupported when it has no way to be

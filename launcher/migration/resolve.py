@@ -27,13 +27,13 @@ PEER_DEADLINE_S = 10.0
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 3.0
 LASTING_S = 10.0
-"""How long a guest must be seen on both sides or on none before that is believed."""
+"""How long a guest must be seen on both sides, on none or as one half before that is believed."""
 DROP_AFTER_S = 5.0
 """How long an incoming domain must be seen waiting, with a stopped source, before it is dropped: libvirt's
 own hand-over takes milliseconds, and a domain that is about to run must not be destroyed."""
 
 
-_BELIEVED_WHEN_LASTING = frozenset({Verdict.LOST, Verdict.CONFLICT})
+_BELIEVED_WHEN_LASTING = frozenset({Verdict.LOST, Verdict.CONFLICT, Verdict.HALF_LOST})
 _LOOK_AGAIN = frozenset({Verdict.WAIT, Verdict.DROP_TARGET}) | _BELIEVED_WHEN_LASTING
 _SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
 
@@ -48,6 +48,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceSide
     target: TargetSide
     source_reason: str = ""
+    target_reason: str = ""
     note: str = ""
     told: bool = True
 
@@ -80,17 +81,17 @@ class Resolver:
         """
         ends = self._clock.monotonic() + limit_s
         pause = FIRST_PAUSE_S
-        bad_since: float | None = None
+        bad: tuple[Verdict, float] | None = None
         while True:
             resolved = await self._round(suspended=suspended, reason=reason)
             if resolved.verdict not in _LOOK_AGAIN:
                 return resolved
             now = self._clock.monotonic()
             if resolved.verdict not in _BELIEVED_WHEN_LASTING:
-                bad_since = None
-            elif bad_since is None:
-                bad_since = now
-            elif now - bad_since >= LASTING_S:
+                bad = None
+            elif bad is None or bad[0] is not resolved.verdict:
+                bad = (resolved.verdict, now)
+            elif now - bad[1] >= LASTING_S:
                 if resolved.verdict is Verdict.LOST:
                     # There is nothing left to keep there; one that does not hear it lets its lease run out.
                     await self._finish(succeeded=False, reason=reason)
@@ -107,7 +108,11 @@ class Resolver:
         target = target_side(state)
         verdict = judge(side, target)
         seen = Resolved(
-            verdict=verdict, source=side, target=target, source_reason=record.reason if record else "gone"
+            verdict=verdict,
+            source=side,
+            target=target,
+            source_reason=record.reason if record else "gone",
+            target_reason=state.reason if state is not None else "",
         )
         match verdict:
             case Verdict.RESUME_SOURCE:
@@ -130,6 +135,43 @@ class Resolver:
                     await self._finish(succeeded=False, reason=reason, reclaim=True)
             case _:
                 self._drop_seen = None
+        return seen
+
+    async def end_halves(self, *, reason: str, limit_s: float = RESOLVE_S) -> Resolved:
+        """End what is left of a guest of which one half is gone (``Verdict.HALF_LOST``), the target's first.
+
+        Looks again before anything is ended; ``Verdict.WAIT`` when the target did not say in time that it has
+        nothing more. May be repeated.
+
+        Raises:
+            HypervisorUnavailable: the source's own libvirt cannot be asked.
+        """
+        ends = self._clock.monotonic() + limit_s
+        while True:
+            seen = await self._round(suspended=False, reason=reason)
+            if seen.verdict is not Verdict.HALF_LOST and seen.target is not TargetSide.UNREACHABLE:
+                return seen
+            if seen.verdict is Verdict.HALF_LOST:
+                seen = await self._end_half(seen, reason)
+                if seen.verdict is Verdict.HALF_LOST:
+                    return seen
+            if self._clock.monotonic() + LAST_PAUSE_S > ends:
+                return msgspec.structs.replace(seen, verdict=Verdict.WAIT)
+            await asyncio.sleep(LAST_PAUSE_S)
+
+    async def _end_half(self, seen: Resolved, reason: str) -> Resolved:
+        answer = await self._finish(succeeded=False, reason=reason, discard=True)
+        if answer is None or not answer.known or answer.domain:
+            return msgspec.structs.replace(seen, verdict=Verdict.WAIT)
+        if seen.source is SourceSide.POST_COPY:
+            try:
+                async with deadline("ending the source's half of the guest", PEER_DEADLINE_S):
+                    await self._hypervisor.destroy(self._uuid, graceful=False)
+            except HypervisorUnavailable:
+                raise
+            except LauncherError as error:
+                note = f"the source's half could not be ended: {error}"
+                return msgspec.structs.replace(seen, verdict=Verdict.WAIT, note=note)
         return seen
 
     async def _source(self) -> DomainRecord | None:
@@ -158,11 +200,13 @@ class Resolver:
         except LauncherError:
             return None
 
-    async def _finish(self, *, succeeded: bool, reason: str, reclaim: bool = False) -> TargetState | None:
+    async def _finish(
+        self, *, succeeded: bool, reason: str, reclaim: bool = False, discard: bool = False
+    ) -> TargetState | None:
         try:
             async with deadline("telling the target the outcome", PEER_DEADLINE_S):
                 return await self._peer.finish(
-                    self._attempt, succeeded=succeeded, reason=reason, reclaim=reclaim
+                    self._attempt, succeeded=succeeded, reason=reason, reclaim=reclaim, discard=discard
                 )
         except LauncherError:
             return None

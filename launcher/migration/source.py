@@ -32,6 +32,7 @@ from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
 from launcher.migration.flags import encrypted, migrate_params
+from launcher.migration.halves import OVER, give_up
 from launcher.migration.ledger import Journal, Ledger
 from launcher.migration.monitor import Ending, Monitor
 from launcher.migration.ownership import SourceSide, Verdict
@@ -305,11 +306,7 @@ class SourceMigration:
         record = self.record
         cause, reason = self._why(final)
         resolver = Resolver(
-            self._hypervisor,
-            self._peer,
-            self._clock,
-            attempt=record.token,
-            uuid=record.outgoing.uuid,
+            self._hypervisor, self._peer, self._clock, attempt=record.token, uuid=record.outgoing.uuid
         )
         # Post-copy that broke is not waited on: it is resumed.
         limit_s = LOOK_S if record.post_copy and not ending.returned else RESOLVE_S
@@ -327,6 +324,11 @@ class SourceMigration:
             ending, resolved = await recovery.run(reason)
             final = ending.final or await self._completed_stats() or final
             reason = ending.error or reason
+        if resolved.verdict is Verdict.HALF_LOST:
+            resolved = await give_up(self._ledger, resolver, resolved, reason)
+        if self.record.given_up and resolved.verdict in OVER:
+            await self._fail(self.record.cause, self.record.given_up, final=final)
+            return
         proven = resolved.source is SourceSide.MIGRATED
         if resolved.verdict is Verdict.TARGET_OWNS:
             await self._succeed(final, resolved.note, confirmed=True)
@@ -335,7 +337,7 @@ class SourceMigration:
             await self._succeed(final, note, confirmed=False)
         else:
             self._ledger.note(untold=not resolved.told)
-            cause, reason = failure(resolved, cause, reason)
+            cause, reason = failure(resolved, cause, reason, post_copy=record.post_copy)
             await self._fail(cause, reason, final=final)
 
     def _interrupted(self, note: str) -> None:

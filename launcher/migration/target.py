@@ -16,12 +16,13 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from launcher.errors import LauncherError, NotFound
-from launcher.hypervisor.port import DomainRecord, DomainState
+from launcher.hypervisor.port import DomainRecord
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
+from launcher.migration.leavings import ACT_DEADLINE_S, Leavings, state_of
+from launcher.migration.ownership import HALVES, target_side
 from launcher.migration.ownership import TargetSide as Side
-from launcher.migration.ownership import target_side
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
 from launcher.migration.ports import PortPool
 from launcher.migration.reservation import (
@@ -42,7 +43,6 @@ LEASE_S = 120.0
 REMEMBER_S = 3600.0
 """For so long the source can ask about an attempt that ended."""
 READ_DEADLINE_S = 5.0
-ACT_DEADLINE_S = 30.0
 
 
 class TargetSide:
@@ -71,6 +71,7 @@ class TargetSide:
         self._journal = journal
         self._inbound = inbound
         self._records: dict[str, IncomingRecord] = {}
+        self._leavings = Leavings(hypervisor, hooks, ports, self._forget_soon)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def restore(self, records: Sequence[IncomingRecord]) -> None:
@@ -113,11 +114,18 @@ class TargetSide:
             return await self._reserve(request, uuid)
 
     async def finish(
-        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+        self,
+        attempt: str,
+        *,
+        succeeded: bool,
+        reason: str = "",
+        reclaim: bool = False,
+        discard: bool = False,
     ) -> TargetState:
         """The source's verdict. Adopts a guest that arrived, whatever the verdict; else lets go of all.
 
-        With ``reclaim`` what came over is ended instead: the guest runs on the source.
+        With ``reclaim`` what came over is ended instead: the guest runs on the source. With ``discard`` half
+        a guest is ended, that waits for memory which nobody has.
 
         Raises:
             HypervisorUnavailable, TimedOut: libvirt cannot be asked now; nothing was changed but that a guest
@@ -127,21 +135,24 @@ class TargetSide:
             record = self._records.get(attempt)
             if record is None:
                 return TargetState(attempt=attempt, known=False)
-            if reclaim and record.released:
+            if record.released and (reclaim or discard):
                 return TargetState(attempt=attempt, known=True)
             if reclaim:
                 return await self._reclaim(await self._save(record, reclaimed=True))
+            if discard or (record.discarded and not record.adopted):
+                record = await self._save(record, discarded=True)
+                return await self._leavings.discard(record, await self._domain(record.uuid))
             domain = await self._domain(record.uuid)
-            side = target_side(_state(record, domain))
+            side = target_side(state_of(record, domain))
             if record.released:
-                return _state(record, domain)
+                return state_of(record, domain)
             if domain is not None and (side is Side.ACTIVE or (succeeded and side is Side.ENDED)):
                 return await self._adopt(record, domain)
-            if side is Side.POST_COPY or (succeeded and side is Side.INCOMING):
-                return _state(record, domain)  # Not decided yet: the source asks again.
+            if side in HALVES or (succeeded and side is Side.INCOMING):
+                return state_of(record, domain)  # Not decided yet: the source asks again.
             if not succeeded:
-                return await self._let_go(record, domain)
-            return _state(record, domain)
+                return await self._leavings.let_go(record, domain)
+            return state_of(record, domain)
 
     async def state(self, attempt: str) -> TargetState:
         """What is here of ``attempt``; asking changes nothing.
@@ -152,7 +163,7 @@ class TargetSide:
         record = self._records.get(attempt)
         if record is None:
             return TargetState(attempt=attempt, known=False)
-        return _state(record, await self._domain(record.uuid))
+        return state_of(record, await self._domain(record.uuid))
 
     async def interrupt(self, attempt: str) -> TargetState:
         """End the connections of a guest that waits for memory; does nothing to any other.
@@ -164,8 +175,8 @@ class TargetSide:
             record = self._records.get(attempt)
             if record is None:
                 return TargetState(attempt=attempt, known=False)
-            state = _state(record, await self._domain(record.uuid))
-            if target_side(state) is Side.POST_COPY and not record.adopted:
+            state = state_of(record, await self._domain(record.uuid))
+            if target_side(state) in HALVES and not record.adopted:
                 async with deadline("ending the connections of the stream", ACT_DEADLINE_S):
                     await self._hooks.cut(record)
             return state
@@ -180,8 +191,8 @@ class TargetSide:
             record = self._records.get(attempt)
             if record is None:
                 return TargetState(attempt=attempt, known=False)
-            state = _state(record, await self._domain(record.uuid))
-            if target_side(state) is Side.POST_COPY and not record.adopted:
+            state = state_of(record, await self._domain(record.uuid))
+            if target_side(state) in HALVES and not record.adopted:
                 async with deadline("waiting for a new stream", ACT_DEADLINE_S):
                     uri = self._endpoints(attempt, record.port, _landing(record)).migrate_uri
                     await self._hooks.reopen(record, uri)
@@ -202,9 +213,9 @@ class TargetSide:
                 if current is None or domain is None:
                     continue
                 if current.reclaimed:
-                    await self._end_copy(current, domain)
+                    await self._leavings.end_copy(current, domain)
                     continue
-                if target_side(_state(current, domain)) is Side.ACTIVE:
+                if target_side(state_of(current, domain)) is Side.ACTIVE:
                     await self._adopt(current, domain)
 
     async def sweep(self) -> None:
@@ -257,8 +268,8 @@ class TargetSide:
             async with self._lock(old.attempt):
                 with contextlib.suppress(LauncherError):  # Then it stays, and says so.
                     domain = await self._domain(uuid)
-                    if target_side(_state(old, domain)) not in (Side.ACTIVE, Side.POST_COPY):
-                        await self._let_go(old, domain)
+                    if target_side(state_of(old, domain)) not in {Side.ACTIVE, *HALVES}:
+                        await self._leavings.let_go(old, domain)
 
     def _full(self, attempt: str) -> bool:
         return len(self._others(attempt)) >= self._inbound
@@ -304,7 +315,7 @@ class TargetSide:
                 reservation = await self._hooks.reserve(request)
         except LauncherError as error:
             with contextlib.suppress(LauncherError):  # What is left is released when the lease runs out.
-                await self._release(record)
+                await self._leavings.release(record)
             return PrepareReply(findings=(str(error),), node=self._node)
         return self._reply(await self._save(record, reservation=reservation, expires=self._lease_end()))
 
@@ -328,6 +339,11 @@ class TargetSide:
         await self._journal.save(record)
         return record
 
+    async def _forget_soon(self, record: IncomingRecord) -> None:
+        """Nothing is held any more; the source may ask for a while."""
+        until = self._clock.monotonic() + REMEMBER_S
+        await self._save(record, released=True, adopted=False, reservation=None, port=0, expires=until)
+
     async def _domain(self, uuid: str) -> DomainRecord | None:
         try:
             async with deadline("asking libvirt for the domain", READ_DEADLINE_S):
@@ -341,7 +357,7 @@ class TargetSide:
             until = self._clock.monotonic() + REMEMBER_S
             record = await self._save(record, adopted=True, reservation=None, expires=until)
             self._ports.release(record.attempt)
-        return _state(record, domain)
+        return state_of(record, domain)
 
     async def _reclaim(self, record: IncomingRecord) -> TargetState:
         try:
@@ -349,39 +365,7 @@ class TargetSide:
         except LauncherError:
             await self._hooks.fence(record)
             raise
-        return await self._end_copy(record, domain)
-
-    async def _end_copy(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
-        """End what came over of a guest that its source has, too. A domain that came otherwise stays."""
-        if domain is not None:
-            came = domain.state is DomainState.RUNNING and domain.reason == "migrated"
-            side = target_side(_state(record, domain))
-            if not came and side not in (Side.INCOMING, Side.ENDED):
-                return _state(record, domain)
-            async with deadline("ending a copy of the guest", ACT_DEADLINE_S):
-                if side is not Side.ENDED:
-                    await self._hypervisor.destroy(record.uuid, graceful=False)
-                await self._hypervisor.undefine(record.uuid)
-        await self._release(record)
-        return TargetState(attempt=record.attempt, known=True)
-
-    async def _let_go(self, record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
-        """End an incoming domain that never ran, forget one that ended, and release. Adopted ones stay."""
-        if record.adopted or record.released:
-            return _state(record, domain)
-        if domain is not None:
-            async with deadline("ending the incoming domain", ACT_DEADLINE_S):
-                if target_side(_state(record, domain)) is Side.INCOMING:
-                    await self._hypervisor.destroy(record.uuid, graceful=False)
-                await self._hypervisor.undefine(record.uuid)
-        await self._release(record)
-        return TargetState(attempt=record.attempt, known=True)
-
-    async def _release(self, record: IncomingRecord) -> None:
-        await self._hooks.release(record)
-        self._ports.release(record.attempt)
-        until = self._clock.monotonic() + REMEMBER_S
-        await self._save(record, released=True, adopted=False, reservation=None, port=0, expires=until)
+        return await self._leavings.end_copy(record, domain)
 
     async def _expire(self, record: IncomingRecord) -> None:
         if record.released or record.adopted:
@@ -390,26 +374,19 @@ class TargetSide:
             return
         domain = await self._domain(record.uuid)
         if record.reclaimed:
-            await self._end_copy(record, domain)
+            await self._leavings.end_copy(record, domain)
             return
-        side = target_side(_state(record, domain))
+        if record.discarded:
+            await self._leavings.discard(record, domain)
+            return
+        side = target_side(state_of(record, domain))
         if domain is not None and side is Side.ACTIVE:
             await self._adopt(record, domain)
-        elif side in (Side.INCOMING, Side.POST_COPY):
+        elif side in {Side.INCOMING, *HALVES}:
             await self._save(record, expires=self._lease_end())
         else:
-            await self._let_go(record, domain)
+            await self._leavings.let_go(record, domain)
 
 
 def _landing(record: IncomingRecord) -> Landing:
     return record.reservation.landing if record.reservation is not None else Landing()
-
-
-def _state(record: IncomingRecord, domain: DomainRecord | None) -> TargetState:
-    return TargetState(
-        attempt=record.attempt,
-        known=True,
-        domain=domain.state.value if domain else "",
-        reason=domain.reason if domain else "",
-        adopted=record.adopted,
-    )

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16launcher/v1/peer.proto\x12\x0blauncher.v1\"\xb5\x03\n\x17PrepareMigrationRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\x13\n\x0bsource_node\x18\x02 \x01(\t\x12\x0b\n\x03vmi\x18\x03 \x01(\t\x12\x12\n\ndomain_xml\x18\x04 \x01(\t\x12\x12\n\ncompanions\x18\x05 \x01(\t\x12\x1e\n\x16source_libvirt_version\x18\x06 \x01(\x03\x12\x1b\n\x13source_qemu_version\x18\x07 \x01(\x03\x12\x0b\n\x03tls\x18\x08 \x01(\x08\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\t \x01(\x01\x12\x13\n\x0bsource_time\x18\n \x01(\x01\x12&\n\x05\x64isks\x18\x0b \x03(\x0b\x32\x17.launcher.v1.SharedDisk\x12\x14\n\x0c\x63opied_bytes\x18\x0c \x01(\x03\x12\x14\n\x0cmigration_id\x18\r \x01(\t\x12\x0e\n\x06notice\x18\x0e \x01(\t\x12\x0f\n\x07network\x18\x14 \x01(\t\x12%\n\x05moved\x18\x15 \x03(\x0b\x32\x16.launcher.v1.MovedDisk\x12*\n\x07\x64\x65vices\x18\x1e \x03(\x0b\x32\x19.launcher.v1.MovingDevice\"+\n\x0cMovingDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\"9\n\tMovedDisk\x12\x0e\n\x06volume\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\r\n\x05taken\x18\x03 \x01(\x03\")\n\nSharedDisk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\"\x83\x02\n\x18PrepareMigrationResponse\x12\x10\n\x08\x66indings\x18\x01 \x03(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stination_uri\x18\x03 \x01(\t\x12\x13\n\x0bmigrate_uri\x18\x04 \x01(\t\x12\x17\n\x0f\x64\x65stination_xml\x18\x05 \x01(\t\x12\x15\n\rlease_seconds\x18\x06 \x01(\x01\x12\x16\n\x0epersistent_xml\x18\x07 \x01(\t\x12\x11\n\tdisks_uri\x18\x08 \x01(\t\x12\x0c\n\x04\x62usy\x18\t \x01(\x08\x12\x17\n\x0flibvirt_version\x18\n \x01(\x03\x12\x17\n\x0ftls_destination\x18\x14 \x01(\t\"]\n\x16\x46inishMigrationRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07reclaim\x18\x04 \x01(\x08\"B\n\x17\x46inishMigrationResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"+\n\x18InterruptPostCopyRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"D\n\x19InterruptPostCopyResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"(\n\x15ReopenPostCopyRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"A\n\x16ReopenPostCopyResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"\x14\n\x12GetCapacityRequest\"n\n\x13GetCapacityResponse\x12\x1e\n\x11memory_left_bytes\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cinbound_left\x18\x02 \x01(\x03\x12\x0b\n\x03why\x18\x03 \x01(\tB\x14\n\x12_memory_left_bytes\"+\n\x18GetMigrationStateRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"D\n\x19GetMigrationStateResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"^\n\x0bTargetState\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\x0e\n\x06\x64omain\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64opted\x18\x05 \x01(\x08\x32\xc1\x04\n\x0bPeerService\x12_\n\x10PrepareMigration\x12$.launcher.v1.PrepareMigrationRequest\x1a%.launcher.v1.PrepareMigrationResponse\x12\\\n\x0f\x46inishMigration\x12#.launcher.v1.FinishMigrationRequest\x1a$.launcher.v1.FinishMigrationResponse\x12\x62\n\x11InterruptPostCopy\x12%.launcher.v1.InterruptPostCopyRequest\x1a&.launcher.v1.InterruptPostCopyResponse\x12Y\n\x0eReopenPostCopy\x12\".launcher.v1.ReopenPostCopyRequest\x1a#.launcher.v1.ReopenPostCopyResponse\x12P\n\x0bGetCapacity\x12\x1f.launcher.v1.GetCapacityRequest\x1a .launcher.v1.GetCapacityResponse\x12\x62\n\x11GetMigrationState\x12%.launcher.v1.GetMigrationStateRequest\x1a&.launcher.v1.GetMigrationStateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16launcher/v1/peer.proto\x12\x0blauncher.v1\"\xb5\x03\n\x17PrepareMigrationRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\x13\n\x0bsource_node\x18\x02 \x01(\t\x12\x0b\n\x03vmi\x18\x03 \x01(\t\x12\x12\n\ndomain_xml\x18\x04 \x01(\t\x12\x12\n\ncompanions\x18\x05 \x01(\t\x12\x1e\n\x16source_libvirt_version\x18\x06 \x01(\x03\x12\x1b\n\x13source_qemu_version\x18\x07 \x01(\x03\x12\x0b\n\x03tls\x18\x08 \x01(\x08\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\t \x01(\x01\x12\x13\n\x0bsource_time\x18\n \x01(\x01\x12&\n\x05\x64isks\x18\x0b \x03(\x0b\x32\x17.launcher.v1.SharedDisk\x12\x14\n\x0c\x63opied_bytes\x18\x0c \x01(\x03\x12\x14\n\x0cmigration_id\x18\r \x01(\t\x12\x0e\n\x06notice\x18\x0e \x01(\t\x12\x0f\n\x07network\x18\x14 \x01(\t\x12%\n\x05moved\x18\x15 \x03(\x0b\x32\x16.launcher.v1.MovedDisk\x12*\n\x07\x64\x65vices\x18\x1e \x03(\x0b\x32\x19.launcher.v1.MovingDevice\"+\n\x0cMovingDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\"9\n\tMovedDisk\x12\x0e\n\x06volume\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\r\n\x05taken\x18\x03 \x01(\x03\")\n\nSharedDisk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\"\x83\x02\n\x18PrepareMigrationResponse\x12\x10\n\x08\x66indings\x18\x01 \x03(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stination_uri\x18\x03 \x01(\t\x12\x13\n\x0bmigrate_uri\x18\x04 \x01(\t\x12\x17\n\x0f\x64\x65stination_xml\x18\x05 \x01(\t\x12\x15\n\rlease_seconds\x18\x06 \x01(\x01\x12\x16\n\x0epersistent_xml\x18\x07 \x01(\t\x12\x11\n\tdisks_uri\x18\x08 \x01(\t\x12\x0c\n\x04\x62usy\x18\t \x01(\x08\x12\x17\n\x0flibvirt_version\x18\n \x01(\x03\x12\x17\n\x0ftls_destination\x18\x14 \x01(\t\"n\n\x16\x46inishMigrationRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07reclaim\x18\x04 \x01(\x08\x12\x0f\n\x07\x64iscard\x18\x05 \x01(\x08\"B\n\x17\x46inishMigrationResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"+\n\x18InterruptPostCopyRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"D\n\x19InterruptPostCopyResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"(\n\x15ReopenPostCopyRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"A\n\x16ReopenPostCopyResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"\x14\n\x12GetCapacityRequest\"n\n\x13GetCapacityResponse\x12\x1e\n\x11memory_left_bytes\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cinbound_left\x18\x02 \x01(\x03\x12\x0b\n\x03why\x18\x03 \x01(\tB\x14\n\x12_memory_left_bytes\"+\n\x18GetMigrationStateRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\"D\n\x19GetMigrationStateResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.launcher.v1.TargetState\"^\n\x0bTargetState\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\x0e\n\x06\x64omain\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64opted\x18\x05 \x01(\x08\x32\xc1\x04\n\x0bPeerService\x12_\n\x10PrepareMigration\x12$.launcher.v1.PrepareMigrationRequest\x1a%.launcher.v1.PrepareMigrationResponse\x12\\\n\x0f\x46inishMigration\x12#.launcher.v1.FinishMigrationRequest\x1a$.launcher.v1.FinishMigrationResponse\x12\x62\n\x11InterruptPostCopy\x12%.launcher.v1.InterruptPostCopyRequest\x1a&.launcher.v1.InterruptPostCopyResponse\x12Y\n\x0eReopenPostCopy\x12\".launcher.v1.ReopenPostCopyRequest\x1a#.launcher.v1.ReopenPostCopyResponse\x12P\n\x0bGetCapacity\x12\x1f.launcher.v1.GetCapacityRequest\x1a .launcher.v1.GetCapacityResponse\x12\x62\n\x11GetMigrationState\x12%.launcher.v1.GetMigrationStateRequest\x1a&.launcher.v1.GetMigrationStateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,27 +42,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PREPAREMIGRATIONRESPONSE']._serialized_start=627
   _globals['_PREPAREMIGRATIONRESPONSE']._serialized_end=886
   _globals['_FINISHMIGRATIONREQUEST']._serialized_start=888
-  _globals['_FINISHMIGRATIONREQUEST']._serialized_end=981
-  _globals['_FINISHMIGRATIONRESPONSE']._serialized_start=983
-  _globals['_FINISHMIGRATIONRESPONSE']._serialized_end=1049
-  _globals['_INTERRUPTPOSTCOPYREQUEST']._serialized_start=1051
-  _globals['_INTERRUPTPOSTCOPYREQUEST']._serialized_end=1094
-  _globals['_INTERRUPTPOSTCOPYRESPONSE']._serialized_start=1096
-  _globals['_INTERRUPTPOSTCOPYRESPONSE']._serialized_end=1164
-  _globals['_REOPENPOSTCOPYREQUEST']._serialized_start=1166
-  _globals['_REOPENPOSTCOPYREQUEST']._serialized_end=1206
-  _globals['_REOPENPOSTCOPYRESPONSE']._serialized_start=1208
-  _globals['_REOPENPOSTCOPYRESPONSE']._serialized_end=1273
-  _globals['_GETCAPACITYREQUEST']._serialized_start=1275
-  _globals['_GETCAPACITYREQUEST']._serialized_end=1295
-  _globals['_GETCAPACITYRESPONSE']._serialized_start=1297
-  _globals['_GETCAPACITYRESPONSE']._serialized_end=1407
-  _globals['_GETMIGRATIONSTATEREQUEST']._serialized_start=1409
-  _globals['_GETMIGRATIONSTATEREQUEST']._serialized_end=1452
-  _globals['_GETMIGRATIONSTATERESPONSE']._serialized_start=1454
-  _globals['_GETMIGRATIONSTATERESPONSE']._serialized_end=1522
-  _globals['_TARGETSTATE']._serialized_start=1524
-  _globals['_TARGETSTATE']._serialized_end=1618
-  _globals['_PEERSERVICE']._serialized_start=1621
-  _globals['_PEERSERVICE']._serialized_end=2198
+  _globals['_FINISHMIGRATIONREQUEST']._serialized_end=998
+  _globals['_FINISHMIGRATIONRESPONSE']._serialized_start=1000
+  _globals['_FINISHMIGRATIONRESPONSE']._serialized_end=1066
+  _globals['_INTERRUPTPOSTCOPYREQUEST']._serialized_start=1068
+  _globals['_INTERRUPTPOSTCOPYREQUEST']._serialized_end=1111
+  _globals['_INTERRUPTPOSTCOPYRESPONSE']._serialized_start=1113
+  _globals['_INTERRUPTPOSTCOPYRESPONSE']._serialized_end=1181
+  _globals['_REOPENPOSTCOPYREQUEST']._serialized_start=1183
+  _globals['_REOPENPOSTCOPYREQUEST']._serialized_end=1223
+  _globals['_REOPENPOSTCOPYRESPONSE']._serialized_start=1225
+  _globals['_REOPENPOSTCOPYRESPONSE']._serialized_end=1290
+  _globals['_GETCAPACITYREQUEST']._serialized_start=1292
+  _globals['_GETCAPACITYREQUEST']._serialized_end=1312
+  _globals['_GETCAPACITYRESPONSE']._serialized_start=1314
+  _globals['_GETCAPACITYRESPONSE']._serialized_end=1424
+  _globals['_GETMIGRATIONSTATEREQUEST']._serialized_start=1426
+  _globals['_GETMIGRATIONSTATEREQUEST']._serialized_end=1469
+  _globals['_GETMIGRATIONSTATERESPONSE']._serialized_start=1471
+  _globals['_GETMIGRATIONSTATERESPONSE']._serialized_end=1539
+  _globals['_TARGETSTATE']._serialized_start=1541
+  _globals['_TARGETSTATE']._serialized_end=1635
+  _globals['_PEERSERVICE']._serialized_start=1638
+  _globals['_PEERSERVICE']._serialized_end=2215
 # @@protoc_insertion_point(module_scope)

@@ -255,11 +255,14 @@ class FinishMigrationRequest(_message.Message):
     SUCCEEDED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECLAIM_FIELD_NUMBER: _builtins.int
+    DISCARD_FIELD_NUMBER: _builtins.int
     attempt: _builtins.str
     succeeded: _builtins.bool
     reason: _builtins.str
     reclaim: _builtins.bool
     """The guest runs on the source: what came over, or still comes, is one copy too many and must be ended."""
+    discard: _builtins.bool
+    """The source gives the guest up: half of it that waits for memory here can never be whole and must be ended."""
     def __init__(
         self,
         *,
@@ -267,10 +270,11 @@ class FinishMigrationRequest(_message.Message):
         succeeded: _builtins.bool = ...,
         reason: _builtins.str = ...,
         reclaim: _builtins.bool = ...,
+        discard: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "reason", b"reason", "reclaim", b"reclaim", "succeeded", b"succeeded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "discard", b"discard", "reason", b"reason", "reclaim", b"reclaim", "succeeded", b"succeeded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -403,9 +403,9 @@ class StandInAgent:
         return PrepareReply(node="here", migrate_uri="tcp://192.0.2.1:49152", lease_s=30.0)
 
     async def finish_migration(
-        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False
+        self, attempt: str, *, succeeded: bool, reason: str, reclaim: bool = False, discard: bool = False
     ) -> TargetState:
-        domain = "reclaimed" if reclaim else ""
+        domain = "discarded" if discard else "reclaimed" if reclaim else ""
         return TargetState(attempt=attempt, known=True, domain=domain, reason=reason, adopted=succeeded)
 
     async def interrupt_migration(self, attempt: str, *, reopen: bool = False) -> TargetState:

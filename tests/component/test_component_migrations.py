@@ -119,6 +119,7 @@ async def test_peer_calls(peer: GrpcPeer, agent: StandInAgent) -> None:
     finished = await peer.finish("u-1", succeeded=False, reason="no luck")
     assert (finished.known, finished.adopted, finished.reason) == (True, False, "no luck")
     assert (await peer.finish("u-1", succeeded=False, reclaim=True)).domain == "reclaimed"
+    assert (await peer.finish("u-1", succeeded=False, discard=True)).domain == "discarded"
     assert not (await peer.state("u-1")).known
 
 

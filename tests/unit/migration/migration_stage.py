@@ -100,7 +100,8 @@ class Host:
     async def destroy(self, uuid: str, *, graceful: bool = True) -> None:
         await self._call("destroy")
         record: DomainRecord | None = getattr(self._world, self._side)
-        ends = self._side in self._world.expendable
+        half = record is not None and record.reason.startswith("post-copy")
+        ends = half or self._side in self._world.expendable
         assert ends or record is None or record.state is not DomainState.RUNNING, (
             "a running guest is destroyed"
         )
@@ -244,10 +245,12 @@ class Wire:
         return await self._side.prepare(request)
 
     async def finish(
-        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False
+        self, attempt: str, *, succeeded: bool, reason: str = "", reclaim: bool = False, discard: bool = False
     ) -> TargetState:
         await self._call("finish")
-        return await self._side.finish(attempt, succeeded=succeeded, reason=reason, reclaim=reclaim)
+        return await self._side.finish(
+            attempt, succeeded=succeeded, reason=reason, reclaim=reclaim, discard=discard
+        )
 
     async def interrupt(self, attempt: str) -> TargetState:
         await self._call("interrupt")

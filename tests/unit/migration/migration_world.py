@@ -113,6 +113,7 @@ class World:
         self.misses_abort = ""
         """The stream's state that an abort leaves behind, when it needs help to end the job."""
         self._aborted = False
+        self._keeps = False
         self.devices: set[str] = set()
         """Aliases of what the guest has of its host; a job begins only without."""
         self.gives_back_s: float | None = 0.3
@@ -220,6 +221,8 @@ class World:
         if self.fault == "post-copy" or self._broken.is_set():
             self._broken.clear()
             self._over("failed")
+            if self._keeps:
+                raise HypervisorError("domain is not running")
             self.put("source", _domain(DomainState.PAUSED, "post-copy-failed"))
             self.put("target", _domain(DomainState.RUNNING, "post-copy-failed"))
             raise HypervisorError("job 'migration in' failed in post-copy phase")
@@ -291,6 +294,11 @@ class World:
     def break_post_copy(self) -> None:
         if self.source is None or self.source.reason != "post-copy":
             raise WrongPhase("the migration is not in post-copy")
+        self._broken.set()
+
+    def break_now(self, *, keep: bool = False) -> None:
+        """The job ends here; with ``keep`` neither side says anything new of it."""
+        self._keeps = keep
         self._broken.set()
 
     def stream_status(self) -> str:

@@ -10,14 +10,14 @@ from launcher.migration.ownership import SourceSide, TargetSide, Verdict, judge,
 from launcher.migration.peer import TargetState
 
 TABLE = """
-             unreachable   none          incoming      active        post-copy         ended
-running      source-keeps  source-keeps  drop-target   conflict      conflict          source-keeps
-paused       source-keeps  source-keeps  drop-target   target-owns   post-copy-broken  guest-ended
-switching    wait          resume-source drop-target   target-owns   post-copy-broken  guest-ended
-post-copy    wait          lost          wait          target-owns   post-copy-broken  guest-ended
-migrated     wait          lost          wait          target-owns   wait              target-owns
-ended        guest-ended   guest-ended   drop-target   target-owns   post-copy-broken  guest-ended
-absent       wait          lost          wait          target-owns   wait              target-owns
+          unreachable  none          incoming    active      post-copy        post-copy-failed ended
+running   source-keeps source-keeps  drop-target conflict    conflict         conflict         source-keeps
+paused    source-keeps source-keeps  drop-target target-owns post-copy-broken post-copy-broken guest-ended
+switching wait         resume-source drop-target target-owns post-copy-broken post-copy-broken guest-ended
+post-copy wait         half-lost     wait        target-owns post-copy-broken post-copy-broken half-lost
+migrated  wait         lost          wait        target-owns wait             wait             target-owns
+ended     wait         guest-ended   drop-target target-owns wait             half-lost        guest-ended
+absent    wait         lost          wait        target-owns wait             wait             target-owns
 """
 HEADER, *ROWS = TABLE.strip().splitlines()
 CELLS = [
@@ -47,6 +47,23 @@ def test_the_source_is_forgotten_only_when_the_target_has_the_guest() -> None:
             if judge(source, target) is Verdict.TARGET_OWNS:
                 assert source is not SourceSide.RUNNING
                 assert target in (TargetSide.ACTIVE, TargetSide.ENDED)
+
+
+def test_half_a_guest_is_ended_only_when_the_other_half_is_proven_to_be_gone() -> None:
+    ended = {(s, t) for s in SourceSide for t in TargetSide if judge(s, t) is Verdict.HALF_LOST}
+    assert ended == {
+        (SourceSide.POST_COPY, TargetSide.NONE),
+        (SourceSide.POST_COPY, TargetSide.ENDED),
+        (SourceSide.ENDED, TargetSide.POST_COPY_FAILED),
+    }
+
+
+def test_a_target_that_does_not_answer_proves_nothing() -> None:
+    """Only a source that has the guest by itself needs no answer."""
+    for source in SourceSide:
+        verdict = judge(source, TargetSide.UNREACHABLE)
+        has_it = source in (SourceSide.RUNNING, SourceSide.PAUSED)
+        assert verdict is (Verdict.SOURCE_KEEPS if has_it else Verdict.WAIT)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +103,10 @@ def test_a_source_without_a_domain() -> None:
         (TargetState(attempt="x", known=True, domain="paused", reason="user"), TargetSide.ACTIVE),
         (TargetState(attempt="x", known=True, domain="running", reason="migrated"), TargetSide.ACTIVE),
         (TargetState(attempt="x", known=True, domain="running", reason="post-copy"), TargetSide.POST_COPY),
+        (
+            TargetState(attempt="x", known=True, domain="running", reason="post-copy-failed"),
+            TargetSide.POST_COPY_FAILED,
+        ),
         (TargetState(attempt="x", known=True, domain="shutoff", reason="shutdown"), TargetSide.ENDED),
     ],
 )

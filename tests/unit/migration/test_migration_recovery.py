@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from migration_stage import Stage, migrate
@@ -255,28 +254,6 @@ def test_an_agent_that_restarts_goes_on_resuming() -> None:
 
     record = run(main())
     assert (record.phase, record.resumes) == (Phase.SUCCEEDED, 6)
-
-
-@pytest.mark.parametrize(
-    ("side", "cause"), [("target", Cause.LOST), ("source", Cause.POST_COPY_FAILED)], ids=["target", "source"]
-)
-def test_a_half_that_is_gone_ends_it(side: str, cause: Cause) -> None:
-    stage = broken(UNREACHABLE)
-
-    async def main() -> AttemptRecord:
-        async def die(label: str) -> None:
-            if label == "source.migrate" and stage.world.source is not None:
-                if stage.world.source.reason != "post-copy-failed":
-                    return
-                dead = replace(stage.world.source, state=DomainState.SHUTOFF, reason="crashed")
-                stage.world.put(side, None if side == "target" else dead)
-
-        stage.world.hook = die
-        return await stage.agent().run()
-
-    record = run(main())
-    assert (record.phase, record.cause) == (Phase.FAILED, cause)
-    assert stage.hooks.released == (1 if side == "target" else 0), "a half that is there is kept"
 
 
 def test_a_dead_link_in_post_copy_is_cut_and_resumed() -> None:
