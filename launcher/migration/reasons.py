@@ -86,7 +86,7 @@ def given_up(resolved: Resolved, reason: str) -> tuple[Cause, str]:
         return Cause.GUEST_ENDED, "the guest ended on the target, before all of its memory was there"
     side, other = ("target", "source") if resolved.source is SourceSide.POST_COPY else ("source", "target")
     return Cause.LOST, (
-        f"the guest was lost in post-copy: QEMU on the {side} ended, so its half on the {other} was, too; "
+        f"the guest was lost in post-copy: QEMU ended on the {side}, so its half on the {other} was, too; "
         f"its disks are as after a crash (crash-consistent), and it may be started from them: {reason}"
     )
 

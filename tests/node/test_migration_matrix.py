@@ -198,7 +198,7 @@ def test_a_qemu_dies_in_post_copy(subject: Subject, side: str) -> None:
     kill_qemu(subject.source if side == "source" else subject.target)
     end = subject.ended(name)
     assert cause(end) == "lost", end.report.reason
-    assert f"QEMU on the {side} ended" in end.report.reason
+    assert f"QEMU ended on the {side}" in end.report.reason
     assert "crash-consistent" in end.report.reason
     assert [qemu_pid(node, NAME) for node in subject.nodes.values()] == ["", ""], "neither half is left"
     agent = subject.agents[subject.home]

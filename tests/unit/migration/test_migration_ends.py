@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from migration_stage import Stage, migrate
@@ -28,6 +29,25 @@ def test_a_guest_that_powers_off_is_no_failure_to_restart_from() -> None:
     record = migrate(stage)
     assert (record.cause, stage.world.running) == (Cause.GUEST_ENDED, [])
     assert stage.world.source is not None, "its definition stays"
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"), [("shutdown", Cause.GUEST_ENDED), ("crashed", Cause.UNRESOLVED)]
+)
+def test_a_guest_that_is_off_while_the_target_does_not_answer(reason: str, cause: Cause) -> None:
+    """It may run there, unless it powered off by itself here."""
+    stage = Stage(World(fault="guest-off"))
+
+    async def cut_off(call: str) -> None:
+        if call == "peer.state":
+            stage.wire.down = {"state", "finish"}
+            assert stage.world.source is not None
+            stage.world.put("source", replace(stage.world.source, reason=reason))
+
+    stage.world.hook = cut_off
+    record = migrate(stage)
+    assert (record.cause, stage.world.running) == (cause, [])
+    assert stage.hooks.released == 0
 
 
 def test_a_guest_that_is_on_neither_side_is_told_as_lost_and_only_the_reservation_is_given_back() -> None:

@@ -7,10 +7,12 @@ import asyncio
 import itertools
 from dataclasses import replace
 
+import msgspec
 import pytest
 from migration_stage import Stage
 from migration_world import UUID, World, run
 
+from launcher.agent.reminder import remind
 from launcher.errors import HypervisorUnavailable
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
@@ -66,7 +68,7 @@ def test_the_other_half_is_ended(side: str, state: DomainState | None) -> None:
     stage = broken(side, state)
     record = carry(stage)
     assert (record.phase, record.cause) == (Phase.FAILED, Cause.LOST)
-    assert f"QEMU on the {side} ended" in record.reason
+    assert f"QEMU ended on the {side}" in record.reason
     assert "crash-consistent" in record.reason
     assert record.given_up == record.reason
     assert (stage.hooks.adopted, stage.hooks.released, stage.hooks.fenced) == (0, 1, 1)
@@ -83,7 +85,10 @@ def test_a_guest_that_powered_off_on_the_target_ended_well() -> None:
     assert record.given_up
 
 
-@DEATHS
+@pytest.mark.parametrize(
+    ("side", "state"),
+    [("target", None), ("target", DomainState.SHUTOFF), ("source", DomainState.SHUTOFF)],
+)
 def test_an_agent_that_is_killed_at_any_call_comes_to_the_same_end(
     side: str, state: DomainState | None
 ) -> None:
@@ -254,3 +259,29 @@ def test_a_half_that_was_given_up_is_ended_when_libvirt_answers_again() -> None:
 
     run(scenario())
     assert (stage.world.target, stage.hooks.released) == (None, 1)
+
+
+def test_a_guest_that_was_deleted_in_halves_is_ended_on_the_target_as_soon_as_that_answers() -> None:
+    stage = Stage(World(duration_s=None, fault="post-copy"), POST_COPY)
+    stage.world.resume_errors = [UNREACHABLE] * 1000
+    stage.wire.down = {"finish"}
+
+    async def main() -> None:
+        task = asyncio.create_task((agent := stage.agent()).run())
+        while not agent.record.interrupted:
+            await asyncio.sleep(1)
+        await agent.cancel()
+        record = replace_discarded(await task)
+        telling = asyncio.create_task(remind(record, stage.wire))
+        await asyncio.sleep(30)
+        assert stage.world.target is not None
+        stage.wire.down = set()
+        await telling
+
+    run(main())
+    assert (stage.world.target, stage.hooks.released, stage.hooks.adopted) == (None, 1, 0)
+
+
+def replace_discarded(record: AttemptRecord) -> AttemptRecord:
+    assert record.cause is Cause.POST_COPY_FAILED
+    return msgspec.structs.replace(record, untold=True, discarded=True)
