@@ -15,10 +15,9 @@ from migration_world import UUID, World, run
 from launcher.agent.reminder import remind
 from launcher.errors import HypervisorUnavailable
 from launcher.hypervisor.port import DomainRecord, DomainState
-from launcher.migration.attempt import AttemptRecord, Cause, Phase
+from launcher.migration.attempt import AttemptRecord, Cause, Phase, reopened
 from launcher.migration.options import Options
 from launcher.migration.peer import PrepareRequest
-from launcher.migration.source import reopened
 
 POST_COPY = Options(allow_post_copy=True, allow_workload_disruption=True)
 UNREACHABLE = "unable to connect to server at 'b:49152': No route to host"
