@@ -41,6 +41,11 @@ class MetricsServer:
         self._thread: threading.Thread
         self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
 
+    @property
+    def port(self) -> int:
+        """Where it listens; the one that was found when 0 was asked for."""
+        return self._server.server_port
+
     def close(self) -> None:
         """Stop listening."""
         self._server.shutdown()
