@@ -23,6 +23,7 @@ from launcher.migration.attempt import AttemptRecord, Material, Phase
 from launcher.migration.options import Options, Workload
 from launcher.migration.peer import MovedDisk, SharedDisk
 from launcher.plan.facts import NodeFacts
+from launcher.plan.versions import release
 from launcher.spec.codec import enc_hook
 from launcher.spec.model import VirtualMachineInstance
 from launcher.storage.capacity import virtual_size
@@ -35,6 +36,20 @@ STAT_BLOCK = 512
 _ASKING = (Phase.PENDING, Phase.PREPARING_TARGET, Phase.TARGET_READY)
 PHASES = 3
 """The completion timeout may be doubled, and a forced end gets time of its own."""
+
+
+def doubt(record: InstanceRecord, facts: NodeFacts) -> str:
+    """What is to be feared of a migration that nothing forbids, for the log; empty: nothing.
+
+    QEMU forgets writes of guests that it emulates before "physmem: Fix migration dirty bitmap coherency with
+    TCG memory access", of 9.0.
+    """
+    if record.plan.identity.virt != "qemu" or facts.qemu_at_least(9):
+        return ""
+    return (
+        f"QEMU {release(facts.qemu_version)} forgets writes of a guest that it emulates and migrates; "
+        "the guest may crash at the target (mended in 9.0)"
+    )
 
 
 async def material(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.agent.departure import material
+from launcher.agent.departure import doubt, material
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.landing import places
@@ -282,6 +282,9 @@ class OutgoingRuns:
         outgoing = entry.attempt.outgoing
         facts = await self._facts.get()
         shown = self._services.hub.get(machine.record.key)
+        feared = doubt(machine.record, facts) if entry.attempt.phase is Phase.PENDING else ""
+        if feared:
+            log.warning("a migration is in danger", migration=entry.key, why=feared)
         recorder = None
         if not entry.attempt.phase.final:
             recorder = await self._recordings.recorder(header_of(entry, self._services.clock.now()))
