@@ -152,23 +152,6 @@ class Expected:
         if entry.instance != instance:
             return f"the migration {wanted} is expected to bring {entry.instance}, not {instance}", False
         return "", False
-        entry = next(
-            (e for e in self._entries.values() if e.migration_id == request.migration_id and not e.ended),
-            None,
-        )
-        if entry is None:
-            why = f"nobody here expects the migration {request.migration_id} yet"
-            return PrepareReply(findings=(why,), busy=True)
-        if entry.attempt not in ("", request.attempt):
-            return PrepareReply(
-                findings=(f"the migration {request.migration_id} comes from another already",)
-            )
-        if entry.instance != instance:
-            why = (
-                f"the migration {request.migration_id} is expected to bring {entry.instance}, not {instance}"
-            )
-            return PrepareReply(findings=(why,))
-        return None
 
     async def comes(self, request: PrepareRequest, instance: str) -> None:
         """All was checked: the instance that waits gives way."""

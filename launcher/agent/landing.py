@@ -68,6 +68,11 @@ class Landings:
         except InvalidRequest as error:
             return tuple(_sentence(found) for found in error.violations)
         folder = landing.folder
+        if folder and request.tls and request.copied_bytes:
+            return (
+                "libvirt copies no disks over sockets when it encrypts, and migration.address is a folder; "
+                "set disableTLS at the source: nothing leaves the machine",
+            )
         if folder and not os.access(folder, os.W_OK | os.X_OK):
             return (f"{folder} (migration.address) is no folder that sockets can be made in",)
         if folder and len(os.fsencode(_socket(folder, request.attempt, "disks"))) > MAX_SOCKET_PATH:

@@ -81,6 +81,8 @@ def test_sockets_have_a_folder_and_are_removed_before_and_after(tmp_path: Path) 
     assert here.reserve(request(attempt="../x")) == landing
     assert list(tmp_path.iterdir()) == []
     assert here.findings(request()) == ()
+    copied = PrepareRequest(attempt="1", source_node="a", vmi="{}", domain_xml="", copied_bytes=1, tls=True)
+    assert "set disableTLS" in here.findings(copied)[0]
     (long,) = landings(f"unix:{tmp_path}/{'d' * 100}").findings(request())
     assert "is no folder" in long
 
