@@ -34,6 +34,11 @@ class Slots:
         """How many wait."""
         return sum(1 for _, _, turn in self._waiting if not turn.done())
 
+    @property
+    def full(self) -> bool:
+        """Whoever comes now has to wait."""
+        return self._free <= 0 or bool(self.waiting)
+
     @asynccontextmanager
     async def place(self, priority: str, *, at_once: asyncio.Event) -> AsyncIterator[None]:
         """Wait for a place, or for ``at_once`` to be set, and hold it for the body."""
@@ -45,7 +50,7 @@ class Slots:
             self._next()
 
     async def _take(self, place: int, at_once: asyncio.Event) -> None:
-        if at_once.is_set() or (self._free > 0 and not self.waiting):
+        if at_once.is_set() or not self.full:
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -238,6 +238,8 @@ class OutgoingRuns:
             attempt = failed(self._entries[key].attempt, Cause.UTILITY_VOLUMES, held, at=now)
             await self.note(key, machine, attempt)
         else:
+            if self._slots.full and not at_once.is_set():
+                self._tell(key, MigrationProgress(phase="Pending", elapsed_s=0.0, note="waits for its turn"))
             async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
                 del self._at_once[key]
                 attempt = await self._carry(self._entries[key], machine)
@@ -259,9 +261,9 @@ class OutgoingRuns:
 
     async def _hold(self, key: str, why: str) -> None:
         entry = self._entries[key]
-        await self.save(
-            msgspec.structs.replace(entry, attempt=msgspec.structs.replace(entry.attempt, held=why))
-        )
+        self._tell(key, MigrationProgress(phase=entry.attempt.phase.value, elapsed_s=0.0, note=why))
+        attempt = msgspec.structs.replace(entry.attempt, held=why)
+        await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
     async def _carry(self, entry: OutgoingEntry, machine: Machine) -> AttemptRecord:
         while True:

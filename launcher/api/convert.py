@@ -130,6 +130,7 @@ def _progress(progress: MigrationProgress) -> migrations_pb2.MigrationProgress:
         disk_total_bytes=progress.disk_total,
         disk_processed_bytes=progress.disk_processed,
         disk_remaining_bytes=progress.disk_remaining,
+        predicted_downtime_ms=progress.predicted_downtime_ms,
     )
 
 
@@ -153,6 +154,7 @@ def _report(report: MigrationReport) -> migrations_pb2.MigrationReport:
         disk_ms=report.disk_ms,
         post_copy=report.post_copy,
         earlier=map(_report, report.earlier),
+        predicted_downtime_ms=report.predicted_downtime_ms,
     )
 
 

@@ -59,6 +59,7 @@ def report_lines(report: MigrationReport) -> list[str]:
     measured: tuple[tuple[str, str, Callable[[int], str]], ...] = (
         ("Total time", "total_ms", human_ms),
         ("Downtime", "downtime_ms", human_ms),
+        ("Predicted", "predicted_downtime_ms", human_ms),
         ("Setup", "setup_ms", human_ms),
         ("Iterations", "iterations", str),
         ("Transferred", "transferred_bytes", human_bytes),
@@ -106,6 +107,8 @@ def _numbers(progress: MigrationProgress) -> str:
         f"dirty {human_bytes(progress.dirty_rate_bytes_per_second)}/s",
         f"max downtime {human_ms(progress.max_downtime_ms)}",
     ]
+    if progress.HasField("predicted_downtime_ms"):
+        parts.append(f"now {human_ms(progress.predicted_downtime_ms)}")
     if progress.disk_total_bytes:
         parts.insert(1, f"disks {human_bytes(progress.disk_remaining_bytes)} left")
     if progress.HasField("eta_seconds"):

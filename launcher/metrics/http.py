@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from wsgiref.simple_server import WSGIServer
@@ -14,9 +15,10 @@ from prometheus_client.exposition import start_http_server
 from prometheus_client.registry import Collector
 
 from launcher.agent.port import AgentPort, InterfaceTraffic
-from launcher.errors import InvalidRequest, LauncherError, Violation
+from launcher.errors import InvalidRequest, LauncherError, Unavailable, Violation
 from launcher.metrics.collect import families
 from launcher.metrics.migrations import migration_families
+from launcher.metrics.outcomes import Outcomes
 from launcher.metrics.traffic import traffic_families
 
 SCRAPE_TIMEOUT_S = 5.0
@@ -36,7 +38,9 @@ class MetricsServer:
             )
             raise InvalidRequest([finding])
         registry = CollectorRegistry()
-        registry.register(_Agent(agent, asyncio.get_running_loop()))
+        collector = _Agent(agent, asyncio.get_running_loop())
+        self._following = asyncio.create_task(collector.follow(), name="metrics of migrations")
+        registry.register(collector)
         self._server: WSGIServer
         self._thread: threading.Thread
         self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
@@ -48,6 +52,7 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening."""
+        self._following.cancel()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(SCRAPE_TIMEOUT_S)
@@ -57,6 +62,16 @@ class _Agent(Collector):
     def __init__(self, agent: AgentPort, loop: asyncio.AbstractEventLoop) -> None:
         self._agent = agent
         self._loop = loop
+        self._outcomes: Outcomes | None = None
+
+    async def follow(self) -> None:
+        """Count the ends of migrations, whenever anybody scrapes."""
+        self._outcomes = outcomes = Outcomes((await self._agent.node()).name)
+        while True:
+            with contextlib.suppress(Unavailable):  # It fell behind, and begins again.
+                async for event in self._agent.watch_migrations(None):
+                    outcomes.observe(event)
+                return  # The agent ends.
 
     def collect(self) -> Iterator[Metric]:
         future = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
@@ -75,8 +90,9 @@ class _Agent(Collector):
                 libvirt_connected=node.libvirt_connected,
                 instances=await self._agent.list_instances(None),
             ),
-            *migration_families(node.name, await self._agent.list_migrations(None)),
             *traffic_families(node.name, await self._traffic()),
+            *migration_families(node.name, await self._agent.list_migrations(None)),
+            *(self._outcomes.families() if self._outcomes is not None else ()),
         ]
 
     async def _traffic(self) -> tuple[InterfaceTraffic, ...]:

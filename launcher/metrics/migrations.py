@@ -29,6 +29,11 @@ PROGRESS: Final = {
     "kubevirt_vmi_migration_memory_transfer_rate_bytes": ("bandwidth_bps", "Bytes a second that are sent"),
     "launcher_migration_passes": ("iteration", "Passes over the memory so far"),
     "launcher_migration_downtime_limit_seconds": ("max_downtime_ms", "Downtime that QEMU may cause"),
+    "launcher_migration_predicted_downtime_seconds": (
+        "predicted_downtime_ms",
+        "Downtime that the newest pass promises",
+    ),
+    "launcher_migration_eta_seconds": ("eta_s", "Until what is left is sent, at the earliest"),
 }
 """Of migrations under way: name -> field of ``MigrationProgress`` and what it is."""
 PHASES: Final = {
@@ -37,7 +42,7 @@ PHASES: Final = {
     "running": ("Running",),
 }
 """Phases as they are counted: the middle of ``kubevirt_vmi_migrations_in_…_phase``."""
-_MILLISECONDS: Final = frozenset({"max_downtime_ms"})
+_MILLISECONDS: Final = frozenset({"max_downtime_ms", "predicted_downtime_ms"})
 _INSTANCE: Final = ("node", "namespace", "name")
 _ENDED: Final = ("node", "namespace", "vmi", "vmim")
 
@@ -67,9 +72,10 @@ def _under_way(node: str, views: tuple[MigrationView, ...]) -> Iterator[Metric]:
         family = GaugeMetricFamily(name, text, labels=_INSTANCE)
         value = attrgetter(field)
         for view in views:
-            if view.progress is not None:
-                number = value(view.progress) / (1000 if field in _MILLISECONDS else 1)
-                family.add_metric(_named(node, view)[:3], number)
+            number = value(view.progress) if view.progress is not None else None
+            if number is not None:
+                scale = 1000 if field in _MILLISECONDS else 1
+                family.add_metric(_named(node, view)[:3], number / scale)
         yield family
 
 

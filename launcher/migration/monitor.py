@@ -105,7 +105,7 @@ class Monitor:
         self._uuid = ledger.record.outgoing.uuid
         state = ledger.record.policy_state
         self._state: Any = _restored(policy, state)
-        self.series = Series()
+        self.series = Series(ledger.record.outgoing.options.switchover_bps)
         self._wake = asyncio.Event()
         self._boundary = False
         self._final: JobStats | None = None

@@ -13,7 +13,9 @@ class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """One look at a running migration, for people and progress bars. Sizes in bytes, rates per second.
 
     ``total``, ``processed`` and ``remaining`` count memory and copied disks; the ``disk`` numbers the latter
-    alone, 0 when none are copied. ``note`` is set when the policy acted: what it did and why.
+    alone, 0 when none are copied. ``predicted_downtime_ms`` is how long the guest would stand still were it
+    handed over after the newest pass, None before the second. ``note`` is set when the policy acted: what it
+    did and why.
     """
 
     phase: str
@@ -29,21 +31,23 @@ class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     disk_total: int = 0
     disk_processed: int = 0
     disk_remaining: int = 0
+    predicted_downtime_ms: int | None = None
     note: str = ""
 
 
 class MigrationReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a migration; numbers come from libvirt's completed-job statistics where it has them.
 
-    ``disk_bytes`` were copied of disks, for ``disk_ms`` before memory began to flow. ``steps`` are the
-    actions of the policy: (elapsed seconds, action, reason). ``earlier`` are the reports of attempts of the
-    same migration that failed before this one.
+    ``predicted_downtime_ms`` is what the last pass promised. ``disk_bytes`` were copied of disks, for
+    ``disk_ms`` before memory began to flow. ``steps`` are the actions of the policy: (elapsed seconds,
+    action, reason). ``earlier`` are the reports of attempts of the same migration that failed before this.
     """
 
     succeeded: bool
     reason: str = ""
     total_ms: int | None = None
     downtime_ms: int | None = None
+    predicted_downtime_ms: int | None = None
     setup_ms: int | None = None
     iterations: int | None = None
     transferred: int | None = None

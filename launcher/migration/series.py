@@ -7,6 +7,8 @@ the link is dead. The list is bounded: past the bound every second older sample 
 
 from __future__ import annotations
 
+import math
+
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.sample import Sample
 
@@ -18,8 +20,11 @@ MAX_SAMPLES = 4000
 class Series:
     """Samples in the order they were taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, switchover_bps: int = 0) -> None:
+        self._switchover_bps = switchover_bps
         self._samples: list[Sample] = []
+        self.predicted_ms: int | None = None
+        """How long the guest would stand still if it were handed over with what the last pass left."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -36,9 +41,17 @@ class Series:
         if self._samples and sample.t < self._samples[-1].t:
             return
         self._samples.append(sample)
+        self._predict(sample)
         if len(self._samples) > MAX_SAMPLES:
             half = len(self._samples) // 2
             self._samples = self._samples[:half:2] + self._samples[half:]
+
+    def _predict(self, sample: Sample) -> None:
+        # The first pass has the whole memory to send; what it finds written is known when the second begins.
+        rate = max(self.bandwidth() or 0.0, float(self._switchover_bps))
+        later = sample.boundary and (sample.iteration or 0) > 1 and not sample.post_copy
+        if later and sample.remaining is not None and rate:
+            self.predicted_ms = math.ceil(sample.remaining * 1000 / rate)
 
     def bandwidth(self) -> float | None:
         """Bytes per second over the last three seconds; None while there are not two samples with counts."""
@@ -91,6 +104,7 @@ class Series:
             disk_total=sample.disk_total or 0,
             disk_processed=sample.disk_processed or 0,
             disk_remaining=sample.disk_remaining or 0,
+            predicted_downtime_ms=self.predicted_ms,
             note=note,
         )
 

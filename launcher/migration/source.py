@@ -386,7 +386,11 @@ class SourceMigration:
             elapsed_s=self._ledger.elapsed,
             post_copy=record.post_copy,
         )
-        return msgspec.structs.replace(report, earlier=tuple(one.report for one in record.earlier))
+        return msgspec.structs.replace(
+            report,
+            predicted_downtime_ms=self._monitor.series.predicted_ms,
+            earlier=tuple(one.report for one in record.earlier),
+        )
 
     async def _confirm_late(self) -> None:
         """The migration succeeded but the target had not confirmed; ask once more."""

@@ -79,6 +79,7 @@ class MigrationProgress(_message.Message):
     DISK_TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     DISK_PROCESSED_BYTES_FIELD_NUMBER: _builtins.int
     DISK_REMAINING_BYTES_FIELD_NUMBER: _builtins.int
+    PREDICTED_DOWNTIME_MS_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     elapsed_seconds: _builtins.float
     iteration: _builtins.int
@@ -98,6 +99,8 @@ class MigrationProgress(_message.Message):
     """Of the disks that are copied, which comes before the memory. 0: none are."""
     disk_processed_bytes: _builtins.int
     disk_remaining_bytes: _builtins.int
+    predicted_downtime_ms: _builtins.int
+    """How long the guest would stand still were it handed over after the newest pass. Absent before the second."""
     def __init__(
         self,
         *,
@@ -115,14 +118,20 @@ class MigrationProgress(_message.Message):
         disk_total_bytes: _builtins.int = ...,
         disk_processed_bytes: _builtins.int = ...,
         disk_remaining_bytes: _builtins.int = ...,
+        predicted_downtime_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "eta_seconds", b"eta_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "_predicted_downtime_ms", b"_predicted_downtime_ms", "eta_seconds", b"eta_seconds", "predicted_downtime_ms", b"predicted_downtime_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "bandwidth_bytes_per_second", b"bandwidth_bytes_per_second", "dirty_rate_bytes_per_second", b"dirty_rate_bytes_per_second", "disk_processed_bytes", b"disk_processed_bytes", "disk_remaining_bytes", b"disk_remaining_bytes", "disk_total_bytes", b"disk_total_bytes", "elapsed_seconds", b"elapsed_seconds", "eta_seconds", b"eta_seconds", "iteration", b"iteration", "max_downtime_ms", b"max_downtime_ms", "note", b"note", "phase", b"phase", "processed_bytes", b"processed_bytes", "remaining_bytes", b"remaining_bytes", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds", "_predicted_downtime_ms", b"_predicted_downtime_ms", "bandwidth_bytes_per_second", b"bandwidth_bytes_per_second", "dirty_rate_bytes_per_second", b"dirty_rate_bytes_per_second", "disk_processed_bytes", b"disk_processed_bytes", "disk_remaining_bytes", b"disk_remaining_bytes", "disk_total_bytes", b"disk_total_bytes", "elapsed_seconds", b"elapsed_seconds", "eta_seconds", b"eta_seconds", "iteration", b"iteration", "max_downtime_ms", b"max_downtime_ms", "note", b"note", "phase", b"phase", "predicted_downtime_ms", b"predicted_downtime_ms", "processed_bytes", b"processed_bytes", "remaining_bytes", b"remaining_bytes", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__eta_seconds: _TypeAlias = _typing.Literal["eta_seconds"]  # noqa: Y015
     _WhichOneofArgType__eta_seconds: _TypeAlias = _typing.Literal["_eta_seconds", b"_eta_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__predicted_downtime_ms: _TypeAlias = _typing.Literal["predicted_downtime_ms"]  # noqa: Y015
+    _WhichOneofArgType__predicted_downtime_ms: _TypeAlias = _typing.Literal["_predicted_downtime_ms", b"_predicted_downtime_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__eta_seconds) -> _WhichOneofReturnType__eta_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__predicted_downtime_ms) -> _WhichOneofReturnType__predicted_downtime_ms | None: ...
 
 Global___MigrationProgress: _TypeAlias = MigrationProgress  # noqa: Y015
 
@@ -147,6 +156,7 @@ class MigrationReport(_message.Message):
     DISK_MS_FIELD_NUMBER: _builtins.int
     POST_COPY_FIELD_NUMBER: _builtins.int
     EARLIER_FIELD_NUMBER: _builtins.int
+    PREDICTED_DOWNTIME_MS_FIELD_NUMBER: _builtins.int
     succeeded: _builtins.bool
     reason: _builtins.str
     """Why it did not succeed."""
@@ -164,6 +174,8 @@ class MigrationReport(_message.Message):
     disk_ms: _builtins.int
     post_copy: _builtins.bool
     """The guest ran on the target before all of its memory was there."""
+    predicted_downtime_ms: _builtins.int
+    """The downtime that the last pass promised."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MigrationStep]:
         """Everything the policy did, in order."""
@@ -190,10 +202,11 @@ class MigrationReport(_message.Message):
         disk_ms: _builtins.int | None = ...,
         post_copy: _builtins.bool = ...,
         earlier: _abc.Iterable[Global___MigrationReport] | None = ...,
+        predicted_downtime_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "setup_ms", b"setup_ms", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_predicted_downtime_ms", b"_predicted_downtime_ms", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "predicted_downtime_ms", b"predicted_downtime_ms", "setup_ms", b"setup_ms", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "earlier", b"earlier", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "post_copy", b"post_copy", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes", "_disk_ms", b"_disk_ms", "_downtime_ms", b"_downtime_ms", "_iterations", b"_iterations", "_mean_bytes_per_second", b"_mean_bytes_per_second", "_memory_total_bytes", b"_memory_total_bytes", "_predicted_downtime_ms", b"_predicted_downtime_ms", "_setup_ms", b"_setup_ms", "_total_ms", b"_total_ms", "_transferred_bytes", b"_transferred_bytes", "disk_bytes", b"disk_bytes", "disk_ms", b"disk_ms", "downtime_ms", b"downtime_ms", "earlier", b"earlier", "iterations", b"iterations", "mean_bytes_per_second", b"mean_bytes_per_second", "memory_total_bytes", b"memory_total_bytes", "post_copy", b"post_copy", "predicted_downtime_ms", b"predicted_downtime_ms", "reason", b"reason", "setup_ms", b"setup_ms", "source", b"source", "steps", b"steps", "succeeded", b"succeeded", "total_ms", b"total_ms", "transferred_bytes", b"transferred_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disk_bytes: _TypeAlias = _typing.Literal["disk_bytes"]  # noqa: Y015
     _WhichOneofArgType__disk_bytes: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes"]  # noqa: Y015
@@ -207,6 +220,8 @@ class MigrationReport(_message.Message):
     _WhichOneofArgType__mean_bytes_per_second: _TypeAlias = _typing.Literal["_mean_bytes_per_second", b"_mean_bytes_per_second"]  # noqa: Y015
     _WhichOneofReturnType__memory_total_bytes: _TypeAlias = _typing.Literal["memory_total_bytes"]  # noqa: Y015
     _WhichOneofArgType__memory_total_bytes: _TypeAlias = _typing.Literal["_memory_total_bytes", b"_memory_total_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__predicted_downtime_ms: _TypeAlias = _typing.Literal["predicted_downtime_ms"]  # noqa: Y015
+    _WhichOneofArgType__predicted_downtime_ms: _TypeAlias = _typing.Literal["_predicted_downtime_ms", b"_predicted_downtime_ms"]  # noqa: Y015
     _WhichOneofReturnType__setup_ms: _TypeAlias = _typing.Literal["setup_ms"]  # noqa: Y015
     _WhichOneofArgType__setup_ms: _TypeAlias = _typing.Literal["_setup_ms", b"_setup_ms"]  # noqa: Y015
     _WhichOneofReturnType__total_ms: _TypeAlias = _typing.Literal["total_ms"]  # noqa: Y015
@@ -225,6 +240,8 @@ class MigrationReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_bytes_per_second) -> _WhichOneofReturnType__mean_bytes_per_second | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_total_bytes) -> _WhichOneofReturnType__memory_total_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__predicted_downtime_ms) -> _WhichOneofReturnType__predicted_downtime_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__setup_ms) -> _WhichOneofReturnType__setup_ms | None: ...
     @_typing.overload

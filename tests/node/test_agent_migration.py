@@ -73,6 +73,9 @@ def test_there_and_back_with_a_disk(
     eventually("the guest ticks meanwhile", lambda: len(ticks(a, "tick")) >= seen + 2)
     waiting = to_plain(a.migrations.get("out", namespace="default").object)
     assert waiting["status"]["phase"] == "Pending"
+    (blocked,) = waiting["status"]["conditions"]
+    assert blocked["type"] == "migrationBlockedByUtilityVolumes"
+    assert blocked["message"].endswith(": store")
     del before["spec"]["utilityVolumes"]
     a.instances.update(before)  # a migration waits until a dump or backup cannot lose its place
     out = migrated(a, "out")

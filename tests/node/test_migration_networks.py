@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from agent_world import client, leftovers, migrated, migration, phase, running, until_gone
+from agent_world import client, eventually, leftovers, migrated, migration, phase, running, until_gone
 
 from launcher.cli.client import Client
 from launcher.lab.lab import Lab
@@ -19,6 +20,7 @@ MIB = 1 << 20
 LINK = "fast0"
 CAP = ("tbf", "rate", "8mbit", "burst", "256kb", "latency", "20ms")
 DATA_MIB = 12
+METRICS = "127.0.0.1:9090"
 GUEST = """
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
@@ -86,6 +88,11 @@ def received(node: Node, link: str) -> int:
     return int(node.run("cat", f"/sys/class/net/{link}/statistics/rx_bytes"))
 
 
+def scrape(node: Node) -> str:
+    code = f"import urllib.request as u; print(u.urlopen('http://{METRICS}/metrics').read().decode())"
+    return node.run(sys.executable, "-c", code)
+
+
 def move(source: Node, target: Node, name: str) -> None:
     with client(source) as agent:
         agent.migrations.create(migration("mover", name), target=target.name)
@@ -112,7 +119,9 @@ def test_the_stream_and_copied_disks_take_the_network_that_was_chosen(
 
 
 def test_a_network_that_dies_is_left_for_the_usual_one(world: Callable[[Edit], tuple[Node, Node]]) -> None:
-    a, b = world(with_networks("fast"))
+    fast = with_networks("fast")
+    a, b = world(lambda node, text: fast(node, text).replace('"metrics" = ""', f'"metrics" = "{METRICS}"'))
+    scraped = ""
     with client(a) as agent:
         begin(agent, a)
         a.run("tc", "qdisc", "add", "dev", LINK, "root", *CAP)
@@ -123,7 +132,8 @@ def test_a_network_that_dies_is_left_for_the_usual_one(world: Callable[[Edit], t
                 status = to_plain(view.object)["status"]
                 if status["phase"] not in phases[-1:]:
                     phases.append(status["phase"])
-                if view.progress.processed_bytes > MIB and len(phases) < 5:
+                if view.progress.processed_bytes > MIB and not scraped:
+                    scraped = scrape(a)
                     b.run("ip", "link", "set", LINK, "down")
         assert view.report.succeeded, view.report.reason
         assert phases[-5:] == ["Running", "PreparingTarget", "TargetReady", "Running", "Succeeded"]
@@ -131,6 +141,13 @@ def test_a_network_that_dies_is_left_for_the_usual_one(world: Callable[[Edit], t
         assert not first.succeeded
         (retried,) = status["conditions"]
         assert (retried["type"], retried["reason"]) == ("Retried", "link")
+        assert (
+            'kubevirt_vmi_migration_data_remaining_bytes{name="mover",namespace="default",node="a"}'
+            in scraped
+        )
+        assert 'kubevirt_vmi_migrations_in_running_phase{node="a"} 1.0' in scraped
+        counted = 'launcher_migrations_total{cause="",node="a",outcome="succeeded"} 1.0'
+        eventually("it is counted", lambda: counted in scrape(a))
         until_gone(agent, "mover")
     with client(b) as agent:
         running(agent, "mover")

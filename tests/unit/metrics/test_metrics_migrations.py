@@ -75,6 +75,8 @@ def test_a_migration_under_way() -> None:
         bandwidth_bps=7,
         dirty_rate_bps=9,
         max_downtime_ms=257,
+        predicted_downtime_ms=300,
+        eta_s=7.1,
     )
     lines = _lines(_view("Running", progress=progress))
     assert [line for line in lines if "{" + LABELS in line] == [
@@ -85,6 +87,8 @@ def test_a_migration_under_way() -> None:
         f"kubevirt_vmi_migration_memory_transfer_rate_bytes{{{LABELS}}} 7.0",
         f"launcher_migration_passes{{{LABELS}}} 4.0",
         f"launcher_migration_downtime_limit_seconds{{{LABELS}}} 0.257",
+        f"launcher_migration_predicted_downtime_seconds{{{LABELS}}} 0.3",
+        f"launcher_migration_eta_seconds{{{LABELS}}} 7.1",
     ]
     assert 'kubevirt_vmi_migrations_in_running_phase{node="here"} 1.0' in lines
     assert any(

@@ -52,6 +52,28 @@ def test_time_to_go_is_what_is_left_at_the_present_pace() -> None:
     assert filled(*(sent(0.4 * n, 4 * MB * n) for n in range(10))).eta_s() == pytest.approx(10, rel=0.01)
 
 
+@pytest.mark.parametrize(("link_bps", "predicted_ms"), [(0, 500), (20 * MB, 250), (1 * MB, 500)])
+def test_the_downtime_is_predicted_from_what_a_pass_found_written(link_bps: int, predicted_ms: int) -> None:
+    series = Series(link_bps)
+    for n in range(10):
+        first = n == 0
+        series.add(sent(0.4 * n, 4 * MB * n, iteration=1, boundary=first))
+        assert series.predicted_ms is None, "the first pass has all of the memory to send"
+    series.add(sent(4.0, 40 * MB, 5 * MB, iteration=2, boundary=True))
+    series.add(sent(4.4, 44 * MB, 1 * MB, iteration=2))
+    assert series.predicted_ms == pytest.approx(predicted_ms, rel=0.01)
+    assert series.progress(sent(4.4, 44 * MB), phase="Running").predicted_downtime_ms == series.predicted_ms
+
+
+def test_how_long_nothing_was_sent_is_known() -> None:
+    moving = [sent(0.4 * n, MB * n) for n in range(5)]
+    still = [sent(2 + 0.4 * n, 4 * MB) for n in range(6)]
+    assert filled().still_s() == 0
+    assert filled(*moving).still_s() == 0
+    assert filled(*moving, *still).still_s() == pytest.approx(2.4)
+    assert filled(*still).still_s() == pytest.approx(2.0)
+
+
 def test_with_one_sample_nothing_is_claimed() -> None:
     series = filled(sent(1, 1))
     assert (series.bandwidth(), series.eta_s()) == (None, None)
