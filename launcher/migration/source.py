@@ -13,7 +13,6 @@ state, or, when it is gone, both sides are asked who owns the guest.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ from launcher.migration.attempt import (
 from launcher.migration.clock import Clock
 from launcher.migration.deadline import deadline
 from launcher.migration.domains import Domains
+from launcher.migration.earlier import let_go
 from launcher.migration.flags import encrypted, migrate_params
 from launcher.migration.halves import OVER, give_up
 from launcher.migration.ledger import Journal, Ledger
@@ -43,7 +43,7 @@ from launcher.migration.reasons import cause_of, failure, unfit
 from launcher.migration.recording import Recorder
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
-from launcher.migration.resolve import RESOLVE_S, Resolver, heard
+from launcher.migration.resolve import RESOLVE_S, Resolver
 from launcher.migration.unplug import Unplugging
 
 PREPARE_DEADLINE_S = 20.0
@@ -144,26 +144,15 @@ class SourceMigration:
 
     async def _earlier_is_over(self) -> bool:
         """The target has nothing of an attempt before this one; False when the attempt ended."""
-        gives_up = self._clock.monotonic() + AWAY_S
         for earlier in self.record.earlier:
             self._publish(self._monitor.phase_progress(self.record.phase, self.record.steps[-1].reason))
-            while self.record.untold:
-                with contextlib.suppress(LauncherError):
-                    async with deadline("telling the target of the earlier attempt", READ_DEADLINE_S):
-                        token = self.record.tokens[0]
-                        told = await self._peer.finish(
-                            token, succeeded=False, reason=earlier.reason, reclaim=True
-                        )
-                        if heard(told):
-                            await self._ledger.change(untold=False)
-                            break
-                if await self._cancelled():
-                    return False
-                if self._clock.monotonic() > gives_up:
-                    reason = f"{earlier.reason}; not tried again, for the target does not answer"
-                    await self._fail(earlier.cause, reason)
-                    return False
-                await self._monitor.pause(PREPARE_AGAIN_S)
+            over = await let_go(self._ledger, self._peer, self._clock, self._monitor.pause)
+            if await self._cancelled():
+                return False
+            if not over:
+                reason = f"{earlier.reason}; not tried again, for the target does not answer"
+                await self._fail(earlier.cause, reason)
+                return False
         return True
 
     async def _reply(self) -> PrepareReply | None:
