@@ -93,6 +93,7 @@ def migration_state(entry: OutgoingEntry) -> VirtualMachineInstanceMigrationStat
         abort_requested=True if attempt.cancel else None,
         abort_status=_abort_status(attempt),
         mode="PostCopy" if attempt.post_copy else "Paused" if attempt.suspended else "PreCopy",
+        migration_network_type="migration" if attempt.network else "pod",
         migration_policy_name=outgoing.migration_policy or None,
         migration_configuration=to_migration_configuration(outgoing.options),
     )

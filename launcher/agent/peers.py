@@ -13,7 +13,7 @@ import grpc
 from launcher.agent.port import Capacity
 from launcher.host.config import Tls
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
-from launcher.rpc.channel import METADATA, TlsFiles, credentials, modified, options
+from launcher.rpc.channel import METADATA, TlsFiles, credentials, modified, options, whole
 from launcher.rpc.failure import error_of
 from launcher.v1 import peer_pb2 as pb
 from launcher.v1.peer_pb2_grpc import PeerServiceStub
@@ -33,7 +33,7 @@ Reply = TypeVar("Reply")
 class GrpcPeer:
     """One other agent. The channel connects by itself, again after a loss; ``close`` ends it.
 
-    Renewed TLS files are taken for the next call without a restart.
+    Renewed TLS files are taken for the next call without a restart, as soon as they are whole.
     """
 
     def __init__(self, target: str, tls: TlsFiles) -> None:
@@ -141,7 +141,7 @@ class GrpcPeer:
 
     def _stub(self) -> PeerServiceAsyncStub:
         stamps = modified(self._tls)
-        if stamps != self._stamps:
+        if stamps != self._stamps and whole(self._tls):
             # A call may still use it. Without an end there would be one more for each renewal.
             closing = asyncio.create_task(self._channel.close(PREPARE_TIMEOUT_S))
             self._retiring.add(closing)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,17 @@ def modified(tls: TlsFiles) -> tuple[int, ...]:
         except OSError:
             stamps.append(0)
     return tuple(stamps)
+
+
+def whole(tls: TlsFiles) -> bool:
+    """The files can be read, and the key belongs to the certificate: nobody is renewing them just now."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        context.load_verify_locations(tls.ca)
+    except (OSError, ssl.SSLError):
+        return False
+    return True
 
 
 def options(tls: TlsFiles) -> list[tuple[str, int | str]]:

@@ -115,6 +115,7 @@ def test_a_second_attempt_is_told_with_the_first() -> None:
 def test_options_that_are_for_others_are_passed_on() -> None:
     state = status(entry()).migration_state
     assert state is not None
+    assert state.migration_network_type == "migration"
     options = state.migration_configuration
     assert options is not None
     assert options.network == "fast"
