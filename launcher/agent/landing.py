@@ -6,6 +6,7 @@ Addresses are looked up for each migration: an interface may come later than the
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -158,10 +159,12 @@ def _socket(folder: str, attempt: str, what: str) -> str:
 def _is_free(address: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As QEMU does: what a connection leaves for a minute when it ended (TIME_WAIT) is in nobody's way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE  # QEMU says better what else is wrong with the address.
     return True
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_the_stream_disks_and_libvirt_all_go_there() -> None:
     found = here.endpoints(ports, "x", 5000, here.find("six"))
     assert found.destination_uri == "qemu+tls://[2001:db8::7]/system"
     assert (found.migrate_uri, found.disks_uri) == ("tcp://[2001:db8::7]:5000", "tcp://[2001:db8::7]:5001")
+
+
+def test_a_port_is_free_as_soon_as_nobody_listens() -> None:
+    """Not a minute later: guests that go to and fro would use up the range."""
+    here = Landings(Config(node="b", migration=Migration(address="127.0.0.1")))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert not here.is_free(port)
+        with socket.create_connection(("127.0.0.1", port)):
+            listener.accept()[0].close()  # Whoever closes first keeps the port for a minute.
+    assert here.is_free(port)
 
 
 @pytest.mark.parametrize(
