@@ -15,6 +15,7 @@ from launcher.errors import Conflict
 from launcher.plan.devices.model import DiskPlan
 from launcher.plan.model import VMPlan
 from launcher.plan.steps import AnyStep, CreateImage, RequireFile
+from launcher.plan.volumes import claim_name, image_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,19 @@ def opened_by(record: InstanceRecord) -> tuple[Opened, ...]:
     uses = [*opened(record.plan, record.key)]
     for leaving in record.leaving:
         uses += _opened((leaving.disk,), leaving.steps, record.key)
-    return tuple(uses)
+    return (*uses, *_copied_to(record))
+
+
+def _copied_to(record: InstanceRecord) -> Iterator[Opened]:
+    """Claims of this node that volumes are being copied to, under a guest that stays."""
+    state = record.migration_state
+    if not record.outgoing or state is None or state.target_node != state.source_node:
+        return
+    for move in record.moving:
+        place = record.allocations.claims.get(claim_name(move.to) or "")
+        if place is not None:
+            path = posixpath.normpath(image_of(place).path)
+            yield Opened(key=record.key, volume=move.name, path=path, writes=True)
 
 
 def identified(uses: Iterable[Opened], files: Mapping[str, str]) -> tuple[Opened, ...]:

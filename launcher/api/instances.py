@@ -48,11 +48,12 @@ class Instances(InstanceServiceServicer):
     ) -> pb.UpdateInstanceResponse:
         """Read the manifest, hand it over, say where in it the agent found something wrong."""
         given = request.WhichOneof("manifest")
-        vmi, positions = await asyncio.to_thread(manifest.instance, request, given)
+        vmi, positions, written = await asyncio.to_thread(manifest.change, request, given)
         try:
             beside = convert.companions(request.companions)
+            strategy = request.update_volumes_strategy or written
             changed = await self._agent.update_instance(
-                vmi, beside, dry_run=request.dry_run, strategy=request.update_volumes_strategy
+                vmi, beside, dry_run=request.dry_run, strategy=strategy
             )
         except InvalidSpec as error:
             raise await asyncio.to_thread(manifest.placed, error, positions) from error

@@ -45,6 +45,12 @@ def instance(request: Request, given: str | None) -> tuple[VirtualMachineInstanc
     return _in_namespace(vmi, request.namespace), loaded.positions
 
 
+def change(request: Request, given: str | None) -> tuple[VirtualMachineInstance, Positions, str]:
+    """``instance``, and the updateVolumesStrategy of a VirtualMachine that has one; raises the same."""
+    loaded, vmi = _load(request, given, VirtualMachineInstance)
+    return _in_namespace(vmi, request.namespace), loaded.positions, loaded.volumes_strategy
+
+
 def migration(request: Request, given: str | None) -> VirtualMachineInstanceMigration:
     """The migration in ``request``, checked against all rules; raises as ``instance`` does."""
     loaded, vmim = _load(request, given, VirtualMachineInstanceMigration)

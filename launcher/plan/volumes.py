@@ -171,6 +171,11 @@ def claim_source(context: PlanContext, volume: Volume) -> tuple[DiskSource, bool
     place = context.allocations.claims.get(claim_name(volume) or "")
     if place is None:
         return DiskSource(path=f"{context.paths.disks}/{volume.name}/disk.img"), False
+    return image_of(place), True
+
+
+def image_of(place: ClaimPlace) -> DiskSource:
+    """The image or device of a claim."""
     if place.block or place.path.endswith(IMAGE_SUFFIXES):
-        return DiskSource(path=place.path, block=place.block), True
-    return DiskSource(path=f"{place.path.rstrip('/')}/disk.img"), True
+        return DiskSource(path=place.path, block=place.block)
+    return DiskSource(path=f"{place.path.rstrip('/')}/disk.img")

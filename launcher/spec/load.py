@@ -55,12 +55,14 @@ class LoadedObject:
 
     ``kind`` is that of ``obj``, so it is VirtualMachineInstance for a VirtualMachine too. ``positions``
     leads from field paths to lines and columns; ``source`` is what the caller named the text.
+    ``volumes_strategy`` is the updateVolumesStrategy of a VirtualMachine; empty: none.
     """
 
     kind: str
     obj: AnyObject
     positions: Positions = NOWHERE
     source: str = ""
+    volumes_strategy: str = ""
 
 
 def load_manifests(text: str | bytes, *, source: str = "", judge: bool = False) -> tuple[LoadedObject, ...]:
@@ -241,7 +243,13 @@ def _last(field: str) -> str:
 def _loaded(obj: AnyObject | VirtualMachine, positions: Positions, source: str) -> LoadedObject:
     if isinstance(obj, VirtualMachine):
         below = Positions(root=positions.root, json=positions.json, template=True)
-        return LoadedObject(kind=VMI, obj=instance_of(obj), positions=below, source=source)
+        return LoadedObject(
+            kind=VMI,
+            obj=instance_of(obj),
+            positions=below,
+            source=source,
+            volumes_strategy=obj.spec.update_volumes_strategy or "",
+        )
     return LoadedObject(kind=type(obj).__name__, obj=obj, positions=positions, source=source)
 
 

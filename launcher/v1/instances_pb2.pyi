@@ -103,7 +103,7 @@ class UpdateInstanceRequest(_message.Message):
     """KubeVirt's updateVolumesStrategy. Migration: volumes may name other claims, whose places came along. Nothing is
     copied by that; the next migration of the instance does it, also one that names no other node. Until then, and
     when it fails, the instance has the claims that it had; named again they take the request back. Empty or
-    Replacement: another claim is refused.
+    Replacement: another claim is refused. Empty with a VirtualMachine as manifest: what its spec says.
     """
     @_builtins.property
     def object(self) -> _struct_pb2.Struct:

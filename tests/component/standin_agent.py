@@ -155,6 +155,7 @@ class StandInAgent:
         self.drains = StandInDrains()
         self.lingers = False  # a guest that takes its time to shut down
         self.recording = b""
+        self.strategies: list[str] = []
         self._version = 0
 
     @property
@@ -224,6 +225,7 @@ class StandInAgent:
             message = "cannot be changed while the guest runs"
             raise InvalidSpec([Violation(field="spec.domain.cpu.model", type="Forbidden", message=message)])
         changed = replace(old, spec=manifest.spec)
+        self.strategies.append(strategy)
         if not dry_run:
             self.put(changed)
         return changed
@@ -321,6 +323,8 @@ class StandInAgent:
         meta = manifest.metadata or ObjectMeta()
         key = (meta.namespace or "", meta.name or "")
         await self.get_instance(key[0], manifest.spec.vmi_name or "")
+        if target == "nowhere":
+            raise InvalidRequest([])
         view = MigrationView(object=_in_phase(manifest, "Running"))
         self.migrations[key], self.targets[key] = view, target
         return view.object

@@ -155,6 +155,41 @@ def test_a_wrong_manifest_shows_every_error_with_its_place(ctl: Ctl, tmp_path: P
     ]
 
 
+def test_migrate_volumes(ctl: Ctl, agent: StandInAgent, tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text("""
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: demo}
+spec:
+  domain:
+    memory: {guest: 64Mi}
+    devices: {disks: [{name: data, disk: {bus: virtio}}, {name: own, disk: {bus: virtio}}]}
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: old}}
+  - {name: own, emptyDisk: {capacity: 1Gi}}
+""")
+    ctl("create", "-f", str(path))
+
+    def claims() -> list[str | None]:
+        volumes = agent.instances["default", "demo"].spec.volumes
+        return [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
+
+    assert claims() == ["old"]
+    assert "say where to" in ctl("migrate", "demo").err
+    assert (
+        ctl("migrate", "demo", "--volume", "data=new=/srv/new,capacity=1Gi", "--name", "within").status == 0
+    )
+    assert (claims(), agent.strategies) == (["new"], ["Migration"])
+    assert agent.targets["default", "within"] == ""
+    refused = ctl("migrate", "demo", "--volume", "data=other", "--to", "nowhere")
+    assert refused.status != 0
+    assert (claims(), agent.strategies) == (["new"], ["Migration"] * 3), "it was taken back"
+    assert "there are data, own" in ctl("migrate", "demo", "--volume", "none=new").err
+    assert "has no claim" in ctl("migrate", "demo", "--volume", "own=new").err
+    assert "must be VOLUME=CLAIM" in ctl("migrate", "demo", "--volume", "data").err
+
+
 def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent, tmp_path: Path) -> None:
     ctl("create", "-f", manifest)
     done = ctl("migrate", "demo", "--to", "there", "--name", "good", "--watch")

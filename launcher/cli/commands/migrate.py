@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,14 +24,25 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 @click.command()
 @vmi_arguments
 @namespace_option
-@click.option("--to", "target", metavar="NODE", required=True, help="A peer of the node, or ADDRESS:PORT.")
+@click.option("--to", "target", metavar="NODE", default="", help="A peer of the node, or ADDRESS:PORT.")
+@click.option(
+    "--volume",
+    "moves",
+    metavar="VOLUME=CLAIM[=PATH[,block][,capacity=10Gi]…]",
+    multiple=True,
+    help="Copy the volume to another claim, which lies at PATH on the node that the instance goes to.",
+)
 @click.option("--name", "migration_name", help="Name of the migration (default: made up).")
 @click.option("--watch", is_flag=True, help="Show how it goes, and a report at the end.")
-def migrate(name: str, target: str, migration_name: str | None, watch: bool) -> int:
+def migrate(name: str, target: str, moves: tuple[str, ...], migration_name: str | None, watch: bool) -> int:
     """Migrate the instance NAME to another node while it runs.
 
-    With --watch the exit status is 1 when the migration failed. Ctrl+C stops only the watching.
+    With --volume it goes on with copies of its disks in other claims; without --to it stays on its node, and
+    only its volumes move. With --watch the exit status is 1 when the migration failed. Ctrl+C stops only the
+    watching.
     """
+    if not target and not moves:
+        raise click.UsageError("say where to: --to NODE, or --volume for its volumes alone")
     session = current()
     made = migration_name or f"{name}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
     manifest = {
@@ -41,9 +52,23 @@ def migrate(name: str, target: str, migration_name: str | None, watch: bool) -> 
         "spec": {"vmiName": name},
     }
     with session.client() as client:
-        client.migrations.create(manifest, target=target, namespace=session.namespace)
+        _create(client, manifest, target, moves, session.namespace)
         click.echo(f"virtualmachineinstancemigration.kubevirt.io/{made} created")
         return _watch(client, made, session.namespace) if watch else exits.OK
+
+
+def _create(
+    client: Client, manifest: dict[str, Any], target: str, moves: tuple[str, ...], namespace: str
+) -> None:
+    from launcher.cli.moves import ask_moves, take_back
+
+    before = ask_moves(client, manifest["spec"]["vmiName"], namespace, moves) if moves else None
+    try:
+        client.migrations.create(manifest, target=target, namespace=namespace)
+    except LauncherError:
+        if before is not None:
+            take_back(client, before, namespace)
+        raise
 
 
 def _watch(client: Client, name: str, namespace: str) -> int:

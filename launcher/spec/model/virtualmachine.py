@@ -40,7 +40,8 @@ class VirtualMachineInstanceTemplateSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineSpec(Model, frozen=True, kw_only=True):
-    """API type ``VirtualMachineSpec``. Only ``template`` matters to a node.
+    """API type ``VirtualMachineSpec``. Only ``template`` matters to a node, and, when it is changed,
+    ``update_volumes_strategy``: with ``Migration`` volumes may have other claims.
 
     ``data_volume_templates`` are objects of another API group, kept as they are.
     """

@@ -13,11 +13,12 @@ from launcher.agent.port import ClaimBinding, Companions
 from launcher.agent.records import DomainJob, InstanceRecord
 from launcher.agent.status import show
 from launcher.agent.update import updated
+from launcher.agent.volume_ledger import opened_by
 from launcher.agent.volume_moves import arranged, departing, moved, withdrawn
 from launcher.errors import Conflict, InvalidSpec, WrongPhase
 from launcher.plan.steps import CreateImage, RequireFile
 from launcher.spec.load import load_vmi
-from launcher.spec.model import Volume
+from launcher.spec.model import VirtualMachineInstanceMigrationState, Volume
 from launcher.units import GIB, MIB
 
 TEXT = """
@@ -189,3 +190,14 @@ def test_not_while_something_else_is_under_way(record: InstanceRecord) -> None:
     asked = to(record, OTHER, root="new")
     with pytest.raises(WrongPhase, match="while it migrates"):
         to(replace(asked, outgoing="attempt"))
+
+
+def test_what_is_copied_to_is_in_use(record: InstanceRecord) -> None:
+    asked = to(record, OTHER, root="new")
+    assert "/mnt/new/disk.img" not in {use.path for use in opened_by(asked)}
+    here = VirtualMachineInstanceMigrationState(source_node="a", target_node="a")
+    under_way = replace(asked, outgoing="attempt", migration_state=here)
+    (use,) = (use for use in opened_by(under_way) if use.path == "/mnt/new/disk.img")
+    assert (use.volume, use.writes) == ("root", True)
+    leaves = replace(under_way, migration_state=replace(here, target_node="b"))
+    assert "/mnt/new/disk.img" not in {use.path for use in opened_by(leaves)}, "it is another node's"

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a changed manifest says that its volumes may have other claims."""
+
+from __future__ import annotations
+
+from launcher.api import manifest
+from launcher.v1.instances_pb2 import UpdateInstanceRequest
+
+MACHINE = """
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: web}
+spec:
+  %s
+  template:
+    spec: {domain: {memory: {guest: 64Mi}, devices: {}}}
+"""
+
+
+def test_a_virtual_machine_names_its_strategy() -> None:
+    for written, found in (("updateVolumesStrategy: Migration", "Migration"), ("running: true", "")):
+        request = UpdateInstanceRequest(text=MACHINE % written)
+        vmi, _, strategy = manifest.change(request, "text")
+        assert vmi.metadata is not None
+        assert (vmi.metadata.name, strategy) == ("web", found)
