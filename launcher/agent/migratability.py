@@ -17,6 +17,7 @@ from launcher.plan.model import VMPlan
 from launcher.plan.steps import CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk
 
 Finding = tuple[str, str]
+HOST_DEVICE = "HostDeviceNotLiveMigratable"
 
 _MAKERS = (CreateImage, FetchContainerDisk, MakeIso, MakeMetricsDisk)
 
@@ -81,7 +82,7 @@ def _host_devices(record: InstanceRecord) -> Iterator[Finding]:
     """Those that move do so by themselves; virtual functions are given back, if they can be."""
     stays = staying(record)
     if stays:
-        yield "HostDeviceNotLiveMigratable", "; ".join(stays)
+        yield HOST_DEVICE, "; ".join(stays)
     fixed = [one.name for one in functions_of(record) if on_root_complex(record.plan, one)]
     if fixed:
         message = f"virtual functions on the root complex cannot be unplugged: {', '.join(fixed)}"

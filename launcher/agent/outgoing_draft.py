@@ -13,8 +13,9 @@ import msgspec
 from launcher.agent.departure import deadline_s, moved_disks, tls_findings
 from launcher.agent.functions import functions_of
 from launcher.agent.machine import Machine, Services
-from launcher.agent.migratability import disks_to_copy, migration_findings
+from launcher.agent.migratability import HOST_DEVICE, disks_to_copy, migration_findings
 from launcher.agent.migration_options import check_rules, link_bps, node_options, read_policies
+from launcher.agent.moving_devices import fixed_devices
 from launcher.agent.records import InstanceRecord
 from launcher.errors import MigrationRefused, WrongPhase
 from launcher.host.config import Config
@@ -71,6 +72,9 @@ class Drafts:
         findings = migration_findings(record)
         if findings:
             raise MigrationRefused([f"{reason}: {message}" for reason, message in findings])
+        fixed = await fixed_devices(record)
+        if fixed:
+            raise MigrationRefused([f"{HOST_DEVICE}: {message}" for message in fixed])
         copied = disks_to_copy(record)
         sizes = {step.path: step.size or 0 for step in record.plan.steps if isinstance(step, CreateImage)}
         disk_bytes = sum(

@@ -21,5 +21,11 @@ def model_of(address: str, *, sysfs: Path = SYSFS) -> str:
         return ""
 
 
+def driver_of(address: str, *, sysfs: Path = SYSFS) -> str:
+    """The driver of a PCI device; empty: it has none, or is none."""
+    driver = sysfs / "bus/pci/devices" / address / "driver"
+    return driver.resolve().name if driver.exists() else ""
+
+
 def _number(path: Path) -> str:
     return path.read_text().strip().removeprefix("0x")

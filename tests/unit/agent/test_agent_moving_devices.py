@@ -9,10 +9,11 @@ import pytest
 from agent_nodes import accepted, node, site
 from msgspec.structs import replace
 
+from launcher.agent import moving_devices as devices
 from launcher.agent.ledger import Limits
 from launcher.agent.moving_devices import address_of, judge_devices, staying_attached
 from launcher.agent.records import InstanceRecord
-from launcher.host.devices import model_of
+from launcher.host.devices import driver_of, model_of
 from launcher.migration.peer import MovingDevice
 from launcher.plan.allocations import DevicePool
 from launcher.plan.facts import version
@@ -43,8 +44,9 @@ def objections(
     came: tuple[MovingDevice, ...] = CAME,
     versions: tuple[int, int] = NEW,
     model: str = MODEL,
+    driver: str = "mlx5_vfio_pci",
 ) -> list[str]:
-    return list(judge_devices(record, came, versions, lambda _address: model))
+    return list(judge_devices(record, came, versions, lambda _address: model, lambda _address: driver))
 
 
 def test_the_same_model_takes_over() -> None:
@@ -58,6 +60,7 @@ def test_the_same_model_takes_over() -> None:
         (objections(draft(migratable=False)), "stays on its host"),
         (objections(draft(), model=""), f"would be {HERE}, which is not on this node"),
         (objections(draft(), model="8086:1889"), f"is a {MODEL}, {HERE} of this node is a 8086:1889"),
+        (objections(draft(), driver="vfio-pci"), "vfio-pci moves no state"),
         (objections(draft(), versions=(version(7, 2), version(9, 0))), "QEMU 8.1"),
         (objections(draft(), versions=(version(9, 0), version(8, 0))), "QEMU 8.1"),
     ],
@@ -87,3 +90,15 @@ def test_models_are_read_from_sysfs(tmp_path: Path) -> None:
     assert model_of(HERE, sysfs=tmp_path) == MODEL
     assert model_of("a-uuid", sysfs=tmp_path) == "nvidia-63"
     assert model_of("0000:99:00.0", sysfs=tmp_path) == ""
+    assert driver_of(HERE, sysfs=tmp_path) == ""
+    (tmp_path / "bus/pci/drivers/vfio-pci").mkdir(parents=True)
+    (card / "driver").symlink_to(tmp_path / "bus/pci/drivers/vfio-pci")
+    assert driver_of(HERE, sysfs=tmp_path) == "vfio-pci"
+
+
+async def test_the_source_looks_at_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "driver_of", lambda _address: "vfio-pci")
+    (why,) = await devices.fixed_devices(draft())
+    assert why.startswith(f"the device 'card' is {HERE}")
+    monkeypatch.setattr(devices, "driver_of", lambda _address: "mlx5_vfio_pci")
+    assert await devices.fixed_devices(draft()) == ()
