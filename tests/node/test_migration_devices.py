@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypervisor_guests import connected, guest, new_uuid
+from hypervisor_guests import connected, dirtying_xml, guest, new_uuid
 from migration_pair import Hooks, Pair
 
 from launcher.domain.reading import parse, printed
@@ -35,6 +36,9 @@ ALIAS = "sriov-fast"
 DEVICE = f"""
 <rng model='virtio'><backend model='random'>/dev/urandom</backend><alias name='ua-{ALIAS}'/>
 <address type='pci' domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></rng>"""
+PORTS = """
+<controller type='pci' index='0' model='pcie-root'/>
+<controller type='pci' index='1' model='pcie-root-port'/>"""
 BOOT_S = 120
 SLOW = Options(bandwidth_bps=2 * MIB, max_downtime_ms=20)
 
@@ -65,9 +69,8 @@ def linux_xml(image: Image, folder: Path) -> str:
         <features><acpi/></features>
         <cpu mode='custom' match='exact' check='none'><model fallback='forbid'>qemu64</model></cpu>
         <devices><controller type='usb' model='none'/><memballoon model='none'/>
-          <controller type='pci' index='0' model='pcie-root'/>
-          <controller type='pci' index='1' model='pcie-root-port'/>
-          <serial type='file'><source path='{folder}/serial.log' append='on'/></serial>{DEVICE}</devices>
+          <serial type='file'><source path='{folder}/serial.log' append='on'/></serial>
+          {PORTS}{DEVICE}</devices>
       </domain>"""
 
 
@@ -97,16 +100,16 @@ class Unplugged(Pair):
 
 
 @asynccontextmanager
-async def moving(a: Node, b: Node, image: Image, folder: Path, options: Options) -> AsyncIterator[Unplugged]:
-    """The guest on ``a``, up and ticking, and both ends of its migration to ``b``."""
+async def moving(a: Node, b: Node, xml: str, folder: Path, options: Options) -> AsyncIterator[Unplugged]:
+    """The guest on ``a``, up and saying so, and both ends of its migration to ``b``."""
     async with (
         connected(a.libvirt_uri) as (source, _),
         connected(b.libvirt_uri) as (target, _),
-        guest(source, linux_xml(image, folder), paused=False) as uuid,
+        guest(source, xml, paused=False) as uuid,
     ):
         log = folder / "serial.log"
         async with asyncio.timeout(BOOT_S):
-            while not log.exists() or "tick" not in log.read_text(errors="replace").lower():
+            while not log.exists() or not re.search("tick|UU", log.read_text(errors="replace")):
                 await asyncio.sleep(0.1)
         pair = Unplugged(source, target, b, uuid, options, folder)
         pair.prepare(b)
@@ -120,7 +123,7 @@ async def moving(a: Node, b: Node, image: Image, folder: Path, options: Options)
 async def test_a_device_is_given_back_and_plugged_again_on_either_side(
     node_a: Node, node_b: Node, guest_image: Image, tmp_path: Path
 ) -> None:
-    async with moving(node_a, node_b, guest_image, tmp_path, SLOW) as pair:
+    async with moving(node_a, node_b, linux_xml(guest_image, tmp_path), tmp_path, SLOW) as pair:
         engine = pair.engine()
         task = asyncio.create_task(engine.run())
         await pair.until_data()
@@ -139,4 +142,18 @@ async def test_a_device_is_given_back_and_plugged_again_on_either_side(
         assert await pair.target.plugged(pair.uuid, (ALIAS,)) == ()
         await pair.target.attach_device(pair.uuid, DEVICE)
         assert await pair.target.plugged(pair.uuid, (ALIAS,)) == (ALIAS,)
+        assert await pair.writes_on()
+
+
+@pytest.mark.slow
+async def test_a_guest_that_does_not_listen_stays(node_a: Node, node_b: Node, tmp_path: Path) -> None:
+    xml = dirtying_xml(tmp_path).replace("</devices>", f"{PORTS}{DEVICE}</devices>")
+    async with moving(node_a, node_b, xml, tmp_path, Options()) as pair:
+        for _ in range(2):  # What it was asked for once does not matter the second time.
+            record = await asyncio.wait_for(pair.engine().run(), 90)
+            assert (record.phase, record.cause) == (Phase.FAILED, Cause.HOST_DEVICE), record.reason
+            assert f"did not give {ALIAS} back" in record.reason
+        assert await pair.states() == (DomainState.RUNNING, None)
+        assert await pair.source.plugged(pair.uuid, (ALIAS,)) == (ALIAS,)
+        assert pair.hooks.released == 2
         assert await pair.writes_on()
