@@ -7,6 +7,7 @@ Its console is followed on both nodes, and both libvirtds are asked all the time
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -435,6 +436,11 @@ def kill_qemu(node: Node) -> None:
     pid = qemu_pid(node, NAME)
     assert pid, "there is something to kill"
     node.run("kill", "-9", pid)
+
+
+def command(node: Node, name: str) -> None:
+    """A command of QEMU's: what is done to the guest by itself, or by hand, while libvirt holds it for a job."""
+    node.run("virsh", "qemu-monitor-command", f"default_{NAME}", json.dumps({"execute": name}))
 
 
 @contextmanager

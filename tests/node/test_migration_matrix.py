@@ -12,6 +12,7 @@ from migration_matrix import (
     NAME,
     Subject,
     cause,
+    command,
     frozen,
     kill_agent,
     kill_libvirtd,
@@ -301,7 +302,7 @@ def test_cancel_after_the_agent_restarted(subject: Subject) -> None:
 def test_a_guest_that_is_shut_down_ends_the_migration_and_stays_down(subject: Subject) -> None:
     name = subject.begin()
     subject.until_data(name)
-    subject.source.run("virsh", "shutdown", f"default_{NAME}", "--mode", "acpi")
+    command(subject.source, "system_powerdown")
     assert cause(subject.ended(name)) == "guest-ended"
     agent = subject.agents[subject.home]
     over = {"Succeeded", "Failed"}
@@ -313,7 +314,7 @@ def test_a_guest_that_is_reset_is_migrated_all_the_same(subject: Subject) -> Non
     name = subject.begin()
     subject.until_data(name)
     subject.check()
-    subject.source.run("virsh", "reset", f"default_{NAME}")
+    command(subject.source, "system_reset")
     free(subject)
     end = subject.ended(name)
     assert end.report.succeeded, end.report.reason
