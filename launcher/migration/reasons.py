@@ -8,6 +8,8 @@ from launcher.migration.cause import Cause
 from launcher.migration.ownership import HALVES, SourceSide, TargetSide, Verdict
 from launcher.migration.resolve import Resolved
 
+STOPPED = frozenset({SourceSide.SWITCHING, SourceSide.PAUSED})
+
 
 def unfit(state: DomainState, reason: str) -> str:
     """Why a guest in this state is not migrated, empty when it may be."""
@@ -57,6 +59,14 @@ def failure(resolved: Resolved, cause: Cause, reason: str, *, post_copy: bool = 
             return cause, "; ".join(filter(None, notes))
         case Verdict.HALF_LOST:
             return given_up(resolved, reason)
+        case Verdict.GUEST_ENDED if resolved.source in STOPPED and not powered_off_there(resolved):
+            ended = f"on the target ({resolved.target_reason or 'its domain is gone'})"
+            return (
+                Cause.UNRESOLVED,
+                f"the guest ended {ended} just when it was handed over; the source's is kept",
+            )
+        case Verdict.GUEST_ENDED if resolved.source in STOPPED:
+            return Cause.GUEST_ENDED, "the guest ended on the target"
         case Verdict.GUEST_ENDED:
             return Cause.GUEST_ENDED, f"the guest ended during the migration ({resolved.source_reason})"
         case Verdict.WAIT if resolved.source is SourceSide.ENDED and resolved.target in HALVES:
@@ -81,14 +91,25 @@ def failure(resolved: Resolved, cause: Cause, reason: str, *, post_copy: bool = 
 
 def given_up(resolved: Resolved, reason: str) -> tuple[Cause, str]:
     """Cause and sentence of a guest of which one half ended in post-copy."""
-    by_itself = resolved.target is TargetSide.ENDED and resolved.target_reason == "shutdown"
-    if by_itself:
+    if powered_off_there(resolved):
         return Cause.GUEST_ENDED, "the guest ended on the target, before all of its memory was there"
     side, other = ("target", "source") if resolved.source is SourceSide.POST_COPY else ("source", "target")
     return Cause.LOST, (
         f"the guest was lost in post-copy: QEMU ended on the {side}, so its half on the {other} was, too; "
         f"its disks are as after a crash (crash-consistent), and it may be started from them: {reason}"
     )
+
+
+def left_behind(resolved: Resolved) -> str:
+    """What is said of a guest that powered off on the target while it is still, stopped, on the source: that
+    one must never run again. Empty: there is none."""
+    ended = resolved.verdict is Verdict.GUEST_ENDED and resolved.source in STOPPED
+    return "the guest ended on the target" if ended and powered_off_there(resolved) else ""
+
+
+def powered_off_there(resolved: Resolved) -> bool:
+    """The guest itself powered off on the target, so it ran there; its QEMU may have ended before that."""
+    return resolved.target is TargetSide.ENDED and resolved.target_reason == "shutdown"
 
 
 def _powered_off(resolved: Resolved) -> bool:

@@ -39,7 +39,7 @@ from launcher.migration.ownership import SourceSide, Verdict
 from launcher.migration.peer import Peer, PrepareReply, PrepareRequest
 from launcher.migration.policy import Policy
 from launcher.migration.progress import MigrationProgress, MigrationReport
-from launcher.migration.reasons import cause_of, failure, unfit
+from launcher.migration.reasons import cause_of, failure, left_behind, unfit
 from launcher.migration.recording import Recorder
 from launcher.migration.recovery import LOOK_S, Recovery, in_halves
 from launcher.migration.report import make_report
@@ -325,7 +325,7 @@ class SourceMigration:
             note = "the target's agent has not confirmed it yet; the source's definition is kept until then"
             await self._succeed(final, note, confirmed=False)
         else:
-            self._ledger.note(untold=not resolved.told)
+            self._ledger.note(untold=not resolved.told, given_up=left_behind(resolved))
             cause, reason = failure(resolved, cause, reason, post_copy=record.post_copy)
             await self._fail(cause, reason, final=final)
 

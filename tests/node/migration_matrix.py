@@ -439,7 +439,7 @@ def kill_qemu(node: Node) -> None:
 
 
 def command(node: Node, name: str) -> None:
-    """A command of QEMU's: what is done to the guest by itself, or by hand, while libvirt holds it for a job."""
+    """A command of QEMU's, for what libvirt lets nobody do to the guest while it has a job."""
     node.run("virsh", "qemu-monitor-command", f"default_{NAME}", json.dumps({"execute": name}))
 
 
