@@ -55,7 +55,13 @@ if [ "$blocks" -gt 0 ]; then
         k*) rest=${{rest#k}} ;;
         *) number=$((number * 1024)) ;;
       esac
-      changed="size=$((number + blocks * {extra} / 1024))k$rest"
+      more=$((blocks * {extra} / 1024))
+      case $rest in
+        *,maxmem=*k)  # What can be plugged stays as much.
+          most=${{rest##*,maxmem=}}
+          rest="${{rest%,maxmem=*}},maxmem=$((${{most%k}} + more))k" ;;
+      esac
+      changed="size=$((number + more))k$rest"
     elif resized "$word"; then
       size=${{word#*'"size":'}}
       number=${{size%%[!0-9]*}}

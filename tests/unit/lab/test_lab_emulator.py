@@ -54,10 +54,10 @@ def test_the_only_block_of_memory_is_two_pages_more(passed_on: PassedOn, given: 
     ]
 
 
-def test_each_numa_node_is_and_what_can_be_plugged_stays(passed_on: PassedOn) -> None:
+def test_each_numa_node_is_and_as_much_can_be_plugged(passed_on: PassedOn) -> None:
     blocks = [word for number in (0, 1) for word in ("-object", NODE % (number, 64 * MIB))]
     found = passed_on("-m", "size=131072k,slots=16,maxmem=1048576k", *blocks)
-    assert found[1] == "size=131088k,slots=16,maxmem=1048576k"
+    assert found[1] == "size=131088k,slots=16,maxmem=1048592k"
     assert [json.loads(word)["size"] for word in found[3::2]] == [64 * MIB + 8192] * 2
     assert [json.loads(word)["host-nodes"] for word in found[3::2]] == [[0], [0]]
 
