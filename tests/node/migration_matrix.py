@@ -325,7 +325,8 @@ class Subject:
     def lost(self) -> None:
         """The guest died with its QEMU: it runs nowhere, and did not run twice before."""
         self.check()
-        assert not any(self._runs(node) for node in self.nodes)
+        # The end of the migration is told first, what it means for the instance a moment later.
+        eventually("it runs nowhere", lambda: not any(self._runs(node) for node in self.nodes))
         self.forget()
 
     def _runs(self, node: str) -> bool:
