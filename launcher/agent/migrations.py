@@ -210,9 +210,9 @@ class Migrations:
         await self._holder(key).delete(key)
         return last
 
-    async def recording(self, namespace: str, name: str) -> bytes:
+    async def recording(self, namespace: str, name: str, *, attempt: int = 0) -> bytes:
         """What is recorded of a migration, as JSON lines; raises NotFound."""
-        return await self._runs.recording(f"{namespace}/{name}")
+        return await self._runs.recording(f"{namespace}/{name}", attempt=attempt)
 
     async def preview(self, machine: Machine) -> Outgoing:
         """What a migration of ``machine`` would be like; raises as ``create`` before it asks a peer."""

@@ -285,9 +285,9 @@ class NodeAgent:
         """See ``AgentPort``."""
         return await self._migrations.delete(namespace, name)
 
-    async def migration_recording(self, namespace: str, name: str) -> bytes:
+    async def migration_recording(self, namespace: str, name: str, *, attempt: int = 0) -> bytes:
         """See ``AgentPort``."""
-        return await self._migrations.recording(namespace, name)
+        return await self._migrations.recording(namespace, name, attempt=attempt)
 
     async def prepare_migration(self, request: PrepareRequest) -> PrepareReply:
         """See ``AgentPort``."""

@@ -119,12 +119,15 @@ class OutgoingRuns:
         for token in entry.attempt.tokens:
             await self._recordings.drop(token)
 
-    async def recording(self, key: str) -> bytes:
-        """What is recorded of a migration, as JSON lines; raises NotFound."""
+    async def recording(self, key: str, *, attempt: int = 0) -> bytes:
+        """What is recorded of a migration's attempt (0: the last), as JSON lines; raises NotFound."""
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
-        return await self._recordings.read(entry.attempt.token)
+        tokens = entry.attempt.tokens
+        if not 0 <= attempt <= len(tokens):
+            raise NotFound("attempt", str(attempt), hint=f"of {key} there are {len(tokens)}")
+        return await self._recordings.read(tokens[attempt - 1])
 
     def run(self, entry: OutgoingEntry) -> None:
         """Carry the entry on in a task of its own."""

@@ -379,8 +379,9 @@ class AgentPort(Protocol):
     async def delete_migration(self, namespace: str, name: str) -> MigrationView:
         """Forget a migration; one under way is cancelled first and forgotten when it ended."""
 
-    async def migration_recording(self, namespace: str, name: str) -> bytes:
-        """What a migration saw and decided so far, as JSON lines (``migration.recording``)."""
+    async def migration_recording(self, namespace: str, name: str, *, attempt: int = 0) -> bytes:
+        """What a migration saw and decided so far, as JSON lines (``migration.recording``): in its attempt of
+        that number (from 1), or in the last."""
 
     async def node(self) -> NodeView: ...
 

@@ -95,6 +95,6 @@ class Migrations(MigrationServiceServicer):
         self, request: pb.GetRecordingRequest, context: Context
     ) -> AsyncIterator[pb.GetRecordingResponse]:
         """What it saw and decided, in pieces."""
-        lines = await self._agent.migration_recording(*convert.key(request))
+        lines = await self._agent.migration_recording(*convert.key(request), attempt=request.attempt)
         for start in range(0, len(lines), RECORDING_PIECE):
             yield pb.GetRecordingResponse(data=lines[start : start + RECORDING_PIECE])

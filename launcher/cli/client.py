@@ -243,9 +243,9 @@ class Migrations:
         request = migrations_pb2.DeleteMigrationRequest(namespace=namespace, name=name)
         return self._transport.call(self._stub.DeleteMigration, request).migration
 
-    def recording(self, name: str, *, namespace: str = "") -> bytes:
-        """What a migration saw and decided so far, as JSON lines."""
-        request = migrations_pb2.GetRecordingRequest(namespace=namespace, name=name)
+    def recording(self, name: str, *, namespace: str = "", attempt: int = 0) -> bytes:
+        """What a migration saw and decided so far, as JSON lines; ``attempt`` from 1, 0: the last."""
+        request = migrations_pb2.GetRecordingRequest(namespace=namespace, name=name, attempt=attempt)
         timeout_s = self._transport.timeout_s
         with closing(self._transport.stream(self._stub.GetRecording, request, timeout_s)) as pieces:
             return b"".join(piece.data for piece in pieces)

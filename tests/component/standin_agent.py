@@ -365,7 +365,7 @@ class StandInAgent:
         del self.migrations[namespace, name]
         return view
 
-    async def migration_recording(self, namespace: str, name: str) -> bytes:
+    async def migration_recording(self, namespace: str, name: str, *, attempt: int = 0) -> bytes:
         await self.get_migration(namespace, name)
         return self.recording
 

@@ -11,8 +11,10 @@ import pytest
 from agent_world import client, eventually, leftovers, migrated, migration, phase, running, until_gone
 
 from launcher.cli.client import Client
+from launcher.errors import NotFound
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.migration.recording import read_recording
 from launcher.rpc.struct import to_plain
 
 pytestmark = pytest.mark.node
@@ -141,6 +143,10 @@ def test_a_network_that_dies_is_left_for_the_usual_one(world: Callable[[Edit], t
         assert not first.succeeded
         (retried,) = status["conditions"]
         assert (retried["type"], retried["reason"]) == ("Retried", "link")
+        recorded = [read_recording(agent.migrations.recording("over", attempt=n)).end for n in (1, 2, 0)]
+        assert [end.phase for end in recorded if end is not None] == ["Failed", "Succeeded", "Succeeded"]
+        with pytest.raises(NotFound, match="attempt"):
+            agent.migrations.recording("over", attempt=3)
         assert (
             'kubevirt_vmi_migration_data_remaining_bytes{name="mover",namespace="default",node="a"}'
             in scraped

@@ -29,10 +29,16 @@ def migration_group() -> None:
 def recording_source(function: Function) -> Function:
     """``NAME``, or ``-f FILE``: a recording that was exported."""
     file = click.option("-f", "--filename", "file", type=click.File("rb"), help="A recording (- is stdin).")
-    return click.argument("name", required=False)(namespace_option(file(function)))
+    return click.argument("name", required=False)(namespace_option(attempt_option(file(function))))
 
 
-def _lines(name: str | None, file: BinaryIO | None) -> bytes:
+def attempt_option(function: Function) -> Function:
+    """``--attempt N``."""
+    text = "Which attempt of the migration, from 1 (default: the last)."
+    return click.option("--attempt", type=click.IntRange(min=1), default=None, help=text)(function)
+
+
+def _lines(name: str | None, file: BinaryIO | None, attempt: int | None) -> bytes:
     """The text of a recording.
 
     Raises:
@@ -44,29 +50,30 @@ def _lines(name: str | None, file: BinaryIO | None) -> bytes:
         return file.read()
     session = current()
     with session.client() as client:
-        return client.migrations.recording(name or "", namespace=session.namespace)
+        return client.migrations.recording(name or "", namespace=session.namespace, attempt=attempt or 0)
 
 
 @migration_group.command("show")
 @recording_source
-def show(name: str | None, file: BinaryIO | None) -> None:
+def show(name: str | None, file: BinaryIO | None, attempt: int | None) -> None:
     """Tell what the migration NAME did, when and why, and how it ended."""
     from launcher.migration.recording import read_recording
 
-    for line in _told(read_recording(_lines(name, file))):
+    for line in _told(read_recording(_lines(name, file, attempt))):
         click.echo(line)
 
 
 @migration_group.command("record")
 @click.argument("name")
 @namespace_option
+@attempt_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write it (default: stdout).")
-def record(name: str, output: str | None) -> None:
+def record(name: str, attempt: int | None, output: str | None) -> None:
     """Export all that the migration NAME saw and decided, as JSON lines.
 
     `migration show`, `plot` and `replay` read it again, also where there is no agent.
     """
-    lines = _lines(name, None)
+    lines = _lines(name, None, attempt)
     if output is None:
         sys.stdout.write(lines.decode())
     else:
@@ -76,12 +83,12 @@ def record(name: str, output: str | None) -> None:
 @migration_group.command("plot")
 @recording_source
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write an SVG instead (- is stdout).")
-def plot(name: str | None, file: BinaryIO | None, output: str | None) -> None:
+def plot(name: str | None, file: BinaryIO | None, attempt: int | None, output: str | None) -> None:
     """Draw the migration NAME: what remained, bandwidth, dirty rate, downtime limit, decisions."""
     from launcher.migration.curves import curves
     from launcher.migration.recording import read_recording
 
-    drawn = curves(read_recording(_lines(name, file)))
+    drawn = curves(read_recording(_lines(name, file, attempt)))
     if output is None:
         from launcher.cli.plot import terminal
 
