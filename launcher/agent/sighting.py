@@ -56,7 +56,8 @@ def interfaces(
         if nic is not None:
             found.append(_planned(record, asked, nic, there, told, seen))
         elif asked.sriov is not None:
-            found.append(_passed_through(asked, told))
+            plugged = live is None or f"sriov-{asked.name}" in live.hostdevs
+            found.append(_passed_through(asked, told, plugged=plugged))
     return (*found, *_of_the_guest(seen.guest or (), {shown.mac for shown in found}))
 
 
@@ -112,16 +113,17 @@ def _addresses(
     return tuple(dict.fromkeys((*(sources[LEASE] or ()), *(sources[NEIGHBOUR] or ()))))
 
 
-def _passed_through(asked: Interface, told: dict[str, GuestInterface]) -> Shown:
+def _passed_through(asked: Interface, told: dict[str, GuestInterface], *, plugged: bool) -> Shown:
     guest = told.get((asked.mac_address or "").lower().replace("-", ":"))
     addresses = _lasting(guest.addresses) if guest is not None else ()
+    known = [source for source, there in ((DOMAIN, plugged), (AGENT, guest is not None)) if there]
     return Shown(
         name=asked.name,
         mac=asked.mac_address,
         ip_address=next(iter(addresses), None),
         ip_addresses=addresses,
         interface_name=guest.name if guest is not None else None,
-        info_source=AGENT if guest is not None else None,
+        info_source=", ".join(known) or None,
     )
 
 

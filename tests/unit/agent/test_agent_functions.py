@@ -24,6 +24,7 @@ from launcher.agent.plugging import Plugging
 from launcher.agent.port import Attachment, Companions
 from launcher.agent.records import InstanceRecord, Moment
 from launcher.agent.settings import node_limits
+from launcher.agent.sighting import interfaces
 from launcher.domain.build import build
 from launcher.domain.devices.hostdev import hostdev_element
 from launcher.domain.element import to_text
@@ -126,6 +127,13 @@ def test_one_that_is_missing_is_plugged_where_it_was() -> None:
     assert device.address is not None
     assert device.address.bus in view.free_ports, "its port can be plugged into"
     assert decide(record, view).actions == (PlugFunction(device),)
+
+
+def test_the_status_shows_whether_it_is_there() -> None:
+    record = guest()
+    for view, source in ((live(record), "domain"), (bare(record), None), (None, "domain")):
+        shown = {nic.name: nic for nic in interfaces(record, view)}
+        assert shown["fast"].info_source == source
 
 
 def test_one_whose_port_is_taken_comes_to_another() -> None:
