@@ -152,6 +152,9 @@ class OutgoingRuns:
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
         if key in self._at_once:
             self._at_once[key].set()  # It need not wait for its turn to end.
+        engine = self._engines.get(key)
+        if engine is not None:  # It began while this was written down.
+            await engine.cancel()
 
     async def recover(self, key: str) -> None:
         """Look again at both sides of a migration that ended in doubt, and put together what can be."""
@@ -293,9 +296,10 @@ class OutgoingRuns:
         recorder = None
         if not entry.attempt.phase.final:
             recorder = await self._recordings.recorder(header_of(entry, self._services.clock.now()))
+        given = await material(entry.attempt, machine.record, shown, facts, self._services.hypervisor)
         engine = SourceMigration(
-            entry.attempt,
-            material=await material(entry.attempt, machine.record, shown, facts, self._services.hypervisor),
+            self._entries[entry.key].attempt,  # as it is now: a request to cancel may have come meanwhile
+            material=given,
             hypervisor=self._services.hypervisor,
             peer=self._peer(entry.target),
             policy=make_policy(outgoing.policy, outgoing.options, outgoing.workload),

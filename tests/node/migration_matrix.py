@@ -303,7 +303,8 @@ class Subject:
         twice = [number for number, count in Counter(tick.number for tick in ticks).items() if count > 1]
         assert twice == [], "two copies ticked"
         assert found is None or found.missing == ()
-        assert [line for line in follower.lines() if line.startswith("BAD")] == []
+        bad = [line for line in follower.lines() if line.startswith("BAD")]
+        assert bad == [], bad
         assert watchdog.conflicts == []
 
     def second(self) -> str:
