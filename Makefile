@@ -49,7 +49,7 @@ bench-start: deps ## from create to running for 1, 10 and 50 guests, beside plai
 migration-bench: deps ## how migration policies fare with simulated guests and links (SEEDS=N of each family)
 	@$(BIN)/python tests/unit/migration/convergence_table.py --seeds $(or $(SEEDS),4)
 
-migration-report: deps ## twenty real migrations, idle to busy guests with different consents, and how they went (15 min)
+migration-report: deps ## twenty real migrations, idle to busy guests with different consents, and how they went (20 min)
 	@$(BIN)/python tests/bench/migration_report.py $(REPORT)
 
 fuzz: deps ## 100,000 broken manifests (COUNT=N, SEED=N): nothing but our errors, nothing that breaks out
