@@ -48,8 +48,9 @@ class Series:
 
     def _predict(self, sample: Sample) -> None:
         # The first pass has the whole memory to send; what it finds written is known when the second begins.
+        # A last one is counted when the guest stands still already: what it left may have been sent by then.
         rate = max(self.bandwidth() or 0.0, float(self._switchover_bps))
-        later = sample.boundary and (sample.iteration or 0) > 1 and not sample.post_copy
+        later = sample.boundary and (sample.iteration or 0) > 1 and sample.domain == "running"
         if later and sample.remaining is not None and rate:
             self.predicted_ms = math.ceil(sample.remaining * 1000 / rate)
 

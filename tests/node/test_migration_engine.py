@@ -40,6 +40,7 @@ async def test_the_ramp_moves_a_busy_guest(node_a: Node, node_b: Node, tmp_path:
         assert report.source == "libvirt"
         assert (report.iterations or 0) >= 2
         assert 0 < (report.downtime_ms or 0) < (report.total_ms or 0)
+        assert 0 < (report.predicted_downtime_ms or 0) < (report.total_ms or 0)
         limits = [action for _, action, _ in report.steps if action.startswith("max_downtime")]
         assert limits[:2] == ["max_downtime 20 ms", "max_downtime 2515 ms"]
         assert report.steps[0][0] < 0.5, "the first limit is there when the job begins"

@@ -61,6 +61,9 @@ def test_the_downtime_is_predicted_from_what_a_pass_found_written(link_bps: int,
         assert series.predicted_ms is None, "the first pass has all of the memory to send"
     series.add(sent(4.0, 40 * MB, 5 * MB, iteration=2, boundary=True))
     series.add(sent(4.4, 44 * MB, 1 * MB, iteration=2))
+    series.add(
+        Sample(t=4.8, processed=45 * MB, remaining=0, iteration=3, boundary=True, domain="paused", job="x")
+    )
     assert series.predicted_ms == pytest.approx(predicted_ms, rel=0.01)
     assert series.progress(sent(4.4, 44 * MB), phase="Running").predicted_downtime_ms == series.predicted_ms
 
