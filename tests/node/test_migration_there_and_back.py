@@ -36,7 +36,7 @@ WARM = QUIET // 4
 POST_COPY_EACH = 10
 SEED = 20260
 MIB = 1 << 20
-GROWTH_MIB = 24
+GROWTH_MIB = 12
 """Python's and gRPC's arenas settle within this; a record that is kept of each migration is a few KiB."""
 NICS = "interfaces: [{name: pod, masquerade: {}}, {name: lab, bridge: {}}]"
 NETWORKS = "[{name: pod, pod: {}}, {name: lab, multus: {networkName: lab}}]"
