@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, TimedOut
+from launcher.errors import HypervisorUnavailable, LauncherError, MigrationAborted, NotFound, TimedOut
 from launcher.hypervisor.port import (
     ConnectionEvent,
     DomainRecord,
@@ -76,11 +76,13 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a watch ended: the job is gone.
 
     ``returned``: the migrate call was ours and came back well; ``error`` is what it said otherwise, empty
-    when it was not ours; ``final`` are libvirt's last statistics, if an event brought them.
+    when it was not ours; ``aborted``: it said that the job was aborted, so that nothing was handed over;
+    ``final`` are libvirt's last statistics, if an event brought them.
     """
 
     returned: bool
     error: str = ""
+    aborted: bool = False
     final: JobStats | None = None
 
 
@@ -175,7 +177,12 @@ class Monitor:
                 error = _error_of(call)
                 await self._post_copy_began()
                 if not isinstance(error, HypervisorUnavailable | TimedOut):
-                    return Ending(returned=error is None, error=str(error or ""), final=self._final)
+                    return Ending(
+                        returned=error is None,
+                        error=str(error or ""),
+                        aborted=isinstance(error, MigrationAborted),
+                        final=self._final,
+                    )
                 call = None  # The call is lost, the job perhaps not.
             try:
                 alive = await self._look(ours=call is not None)

@@ -94,7 +94,7 @@ _ROWS: dict[SourceSide, tuple[Verdict, ...]] = {
         _V.SOURCE_KEEPS,
     ),
     _S.PAUSED: (
-        _V.SOURCE_KEEPS,
+        _V.WAIT,
         _V.SOURCE_KEEPS,
         _V.DROP_TARGET,
         _V.TARGET_OWNS,

@@ -35,6 +35,7 @@ own hand-over takes milliseconds, and a domain that is about to run must not be 
 
 _BELIEVED_WHEN_LASTING = frozenset({Verdict.LOST, Verdict.CONFLICT, Verdict.HALF_LOST})
 _LOOK_AGAIN = frozenset({Verdict.WAIT, Verdict.DROP_TARGET}) | _BELIEVED_WHEN_LASTING
+_STOPPED = frozenset({SourceSide.SWITCHING, SourceSide.PAUSED, SourceSide.POST_COPY})
 _SURE_TO_DROP = frozenset({SourceSide.RUNNING, SourceSide.ENDED})
 
 
@@ -59,14 +60,24 @@ def heard(answer: TargetState | None) -> bool:
 
 
 class Resolver:
-    """Finds the owner of one guest."""
+    """Finds the owner of one guest. ``never_left``: libvirt aborted its job before it was handed over."""
 
-    def __init__(self, hypervisor: Domains, peer: Peer, clock: Clock, *, attempt: str, uuid: str) -> None:
+    def __init__(
+        self,
+        hypervisor: Domains,
+        peer: Peer,
+        clock: Clock,
+        *,
+        attempt: str,
+        uuid: str,
+        never_left: bool = False,
+    ) -> None:
         self._hypervisor = hypervisor
         self._peer = peer
         self._clock = clock
         self._attempt = attempt
         self._uuid = uuid
+        self._never_left = never_left
         self._drop_seen: float | None = None
         self._dropping = False
         self._resume_error = ""
@@ -106,7 +117,7 @@ class Resolver:
         side = source_side(record, suspended=suspended)
         state = await self._ask(side, reason)
         target = target_side(state)
-        verdict = judge(side, target)
+        verdict = self._verdict(side, target, adopted=state is not None and state.adopted)
         seen = Resolved(
             verdict=verdict,
             source=side,
@@ -136,6 +147,15 @@ class Resolver:
             case _:
                 self._drop_seen = None
         return seen
+
+    def _verdict(self, side: SourceSide, target: TargetSide, *, adopted: bool) -> Verdict:
+        if side in _STOPPED and target is TargetSide.ENDED and adopted:
+            return (
+                Verdict.TARGET_OWNS
+            )  # It was whole there: what became of it since is no end of this migration.
+        if side is SourceSide.PAUSED and target is TargetSide.UNREACHABLE and self._never_left:
+            return Verdict.SOURCE_KEEPS
+        return judge(side, target)
 
     async def end_halves(self, *, reason: str, limit_s: float = RESOLVE_S) -> Resolved:
         """End what is left of a guest of which one half is gone (``Verdict.HALF_LOST``), the target's first.
@@ -240,7 +260,7 @@ class Resolver:
         """The target confirmed: end what is left of the source's domain and forget it."""
         try:
             async with deadline("forgetting the migrated domain", PEER_DEADLINE_S):
-                if seen.source in (SourceSide.SWITCHING, SourceSide.PAUSED, SourceSide.POST_COPY):
+                if seen.source in _STOPPED:
                     await self._hypervisor.destroy(self._uuid, graceful=False)
                 await self._hypervisor.undefine(self._uuid, keep_nvram=True)
         except HypervisorUnavailable:

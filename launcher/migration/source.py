@@ -295,7 +295,12 @@ class SourceMigration:
         record = self.record
         cause, reason = self._why(final)
         resolver = Resolver(
-            self._hypervisor, self._peer, self._clock, attempt=record.token, uuid=record.outgoing.uuid
+            self._hypervisor,
+            self._peer,
+            self._clock,
+            attempt=record.token,
+            uuid=record.outgoing.uuid,
+            never_left=ending.aborted,
         )
         # Post-copy that broke is not waited on: it is resumed.
         limit_s = LOOK_S if record.post_copy and not ending.returned else RESOLVE_S

@@ -140,8 +140,7 @@ class TargetSide:
             if reclaim:
                 return await self._reclaim(await self._save(record, reclaimed=True))
             if discard or (record.discarded and not record.adopted):
-                record = await self._save(record, discarded=True)
-                return await self._leavings.discard(record, await self._domain(record.uuid))
+                return await self._discard(await self._save(record, discarded=True))
             domain = await self._domain(record.uuid)
             side = target_side(state_of(record, domain))
             if record.released:
@@ -367,6 +366,12 @@ class TargetSide:
             raise
         return await self._leavings.end_copy(record, domain)
 
+    async def _discard(self, record: IncomingRecord) -> TargetState:
+        domain = await self._domain(record.uuid)
+        if domain is not None and target_side(state_of(record, domain)) is Side.ACTIVE:
+            return await self._adopt(record, domain)  # One that is whole has nobody else any more.
+        return await self._leavings.discard(record, domain)
+
     async def _expire(self, record: IncomingRecord) -> None:
         if record.released or record.adopted:
             del self._records[record.attempt]
@@ -377,7 +382,7 @@ class TargetSide:
             await self._leavings.end_copy(record, domain)
             return
         if record.discarded:
-            await self._leavings.discard(record, domain)
+            await self._discard(record)
             return
         side = target_side(state_of(record, domain))
         if domain is not None and side is Side.ACTIVE:
