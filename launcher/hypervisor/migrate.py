@@ -17,6 +17,9 @@ _FLAGS: Final[dict[MigrateFlag, int]] = {
     flag: getattr(libvirt, f"VIR_MIGRATE_{flag.name}") for flag in MigrateFlag
 }
 
+# VIR_MIGRATE_PARAM_MIGRATE_DISKS_DETECT_ZEROES, which bindings older than 10.9 do not have.
+_DETECT_ZEROES: Final = "migrate_disks_detect_zeroes"
+
 _COMPLETED: Final = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED | libvirt.VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED
 
 
@@ -44,6 +47,7 @@ def typed_params(params: MigrateParams) -> dict[str, str | int | list[str]]:
         (libvirt.VIR_MIGRATE_PARAM_BANDWIDTH, params.bandwidth_mib),
         (libvirt.VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS, params.parallel_connections),
         (libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS, list(params.migrate_disks)),  # a tuple is not accepted
+        (_DETECT_ZEROES, list(params.detect_zeroes)),
         (libvirt.VIR_MIGRATE_PARAM_DISKS_URI, params.disks_uri),
         (libvirt.VIR_MIGRATE_PARAM_COMPRESSION, params.compression),
         (libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION, params.tls_destination),

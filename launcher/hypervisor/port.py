@@ -215,6 +215,7 @@ class MigrateParams:
     bandwidth_mib: int = 0
     parallel_connections: int = 0
     migrate_disks: tuple[str, ...] = ()
+    detect_zeroes: tuple[str, ...] = ()  # Of migrate_disks: their zeroes are not sent (libvirt >= 10.9).
     disks_uri: str = ""
     compression: str = ""
     tls_destination: str = ""

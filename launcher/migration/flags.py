@@ -13,9 +13,15 @@ from launcher.hypervisor.port import MigrateFlag, MigrateParams
 from launcher.migration.attempt import Outgoing
 from launcher.migration.peer import PrepareReply
 
+DETECT_ZEROES = 10_009_000
+"""libvirt's number of the release that knows migrate_disks_detect_zeroes, 10.9.0 (its NEWS)."""
 
-def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
+
+def migrate_params(outgoing: Outgoing, reply: PrepareReply, *, libvirt_version: int = 0) -> MigrateParams:
     """Arguments of ``Hypervisor.migrate`` for this attempt and the target's answer.
+
+    ``libvirt_version`` is the source's. When both sides know how, empty blocks of copied disks stay holes
+    on the target: an older libvirt refuses the call for a parameter that it does not know.
 
     Left out on purpose: post-copy for a guest with an attached VFIO device (QEMU refuses to save such a
     device with that capability on) or one that is paused (nothing gets dirty), parallel connections
@@ -41,6 +47,7 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         flags.add(MigrateFlag.UNSAFE)
     if encrypted(outgoing):
         flags.add(MigrateFlag.TLS)
+    holes = min(libvirt_version, reply.libvirt_version) >= DETECT_ZEROES
     return MigrateParams(
         destination_uri=reply.destination_uri,
         migrate_uri=reply.migrate_uri,
@@ -50,6 +57,7 @@ def migrate_params(outgoing: Outgoing, reply: PrepareReply) -> MigrateParams:
         bandwidth_mib=options.bandwidth_mib,
         parallel_connections=parallel,
         migrate_disks=outgoing.migrate_disks,
+        detect_zeroes=outgoing.migrate_disks if holes else (),
         disks_uri=reply.disks_uri if outgoing.migrate_disks else "",
         compression=options.compression if parallel else "",
         tls_destination=reply.tls_destination if encrypted(outgoing) else "",

@@ -278,7 +278,7 @@ class SourceMigration:
             await self._fail(Cause.CANCELLED, "cancelled before the migration began")
             return
         self._ledger.note(job_began=self._clock.monotonic())
-        params = migrate_params(record.outgoing, record.reply)
+        params = migrate_params(record.outgoing, record.reply, libvirt_version=self._material.libvirt_version)
         call = asyncio.ensure_future(self._hypervisor.migrate(record.outgoing.uuid, params))
         try:
             ending = await self._monitor.watch(call)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from launcher.errors import Bug, InvalidSpec
@@ -179,6 +180,22 @@ def test_disks_are_named_only_when_they_are_copied() -> None:
     assert (copied.migrate_disks, copied.disks_uri) == (("vda", "vdb"), "tcp://b:2")
     shared = migrate_params(outgoing(Options()), REPLY)
     assert (shared.migrate_disks, shared.disks_uri) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "known"),
+    [
+        (10_009_000, 11_003_000, True),
+        (11_003_000, 10_008_000, False),
+        (9_000_000, 11_003_000, False),
+        (0, 0, False),
+    ],
+)
+def test_zeroes_are_looked_for_when_both_sides_know_how(here: int, there: int, known: bool) -> None:
+    reply = msgspec.structs.replace(REPLY, libvirt_version=there)
+    copied = migrate_params(outgoing(Options(), migrate_disks=("vda",)), reply, libvirt_version=here)
+    assert copied.detect_zeroes == (("vda",) if known else ())
+    assert migrate_params(outgoing(Options()), reply, libvirt_version=here).detect_zeroes == ()
 
 
 @pytest.mark.parametrize("name", POLICIES)
