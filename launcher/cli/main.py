@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -150,6 +151,8 @@ def cli(
 
 def main(args: list[str] | None = None) -> None:
     """Run ``launcherctl`` and exit with the status that the outcome stands for."""
+    if sys.stdout is None:  # closed by the caller (`>&-`), who wants to hear nothing
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (as long as the process)
     sys.exit(run(args))
 
 
@@ -175,6 +178,11 @@ def run(args: list[str] | None = None) -> int:
         # The reader left (`launcherctl get vmi | head`): not ours to complain about.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
+    except OSError as error:
+        # What was to be written or read here: a full disk, a folder that is not there.
+        named = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {named}{error.strerror or error}", err=True)
+        return exits.ERROR
 
 
 if __name__ == "__main__":

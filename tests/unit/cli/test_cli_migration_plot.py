@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from lxml import etree
@@ -110,6 +113,36 @@ def test_plot_writes_svg(recording: Path, tmp_path: Path, capsys: pytest.Capture
     assert len(marks) == sum("allow" in text for text in texts) >= 4
     assert run(["migration", "plot", "-f", str(recording), "-o", "-"]) == exits.OK
     assert capsys.readouterr().out == path.read_text()
+
+
+def test_where_nothing_can_be_written_is_said(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "no" / "move.svg"
+    assert run(["migration", "plot", "-f", str(recording), "-o", str(where)]) == exits.ERROR
+    assert capsys.readouterr().err == f"error: {where}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", ["show", "plot"])
+def test_a_full_disk_is_no_fault_of_ours(recording: Path, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = launcherctl("migration", command, "-f", str(recording), stdout=full)
+    assert ended.returncode == exits.ERROR
+    assert ended.stderr == "error: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", ["show", "plot"])
+def test_a_closed_stdout_hears_nothing(recording: Path, command: str) -> None:
+    line = f'exec "$0" -m launcher.cli.main migration {command} -f "$1" >&-'
+    ended = subprocess.run(
+        ["sh", "-c", line, sys.executable, str(recording)], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (exits.OK, "")
+
+
+def launcherctl(*words: str, stdout: IO[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher.cli.main", *words]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
 def test_replay_of_a_recording_repeats_it(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
