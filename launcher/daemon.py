@@ -20,6 +20,7 @@ from launcher.agent.landing import Landings, places
 from launcher.agent.node import NodeAgent
 from launcher.agent.store import Store
 from launcher.api.server import ApiServer
+from launcher.cli.exits import explain
 from launcher.errors import InvalidRequest, LauncherError
 from launcher.host import config as configuration
 from launcher.host.config import Config
@@ -52,9 +53,7 @@ def main(path: Path | None) -> None:
         _look_at_networks(config)
         asyncio.run(serve(config))
     except LauncherError as error:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+        click.echo(explain(error), err=True)
         sys.exit(1)
 
 

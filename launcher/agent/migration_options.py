@@ -4,16 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from launcher.errors import InvalidRequest, InvalidSpec, Violation
 from launcher.host.config import Config
 from launcher.migration.compose import POLICIES
 from launcher.migration.selection import policy_name
-from launcher.spec.codec import dec_hook
-from launcher.spec.load import load_manifests
+from launcher.spec.load import decode_part, load_manifests
 from launcher.spec.model import MigrationPolicy, VMIMConfigurationOptions
 from launcher.spec.quantity import Quantity
 from launcher.spec.rules import check_options, check_policy
@@ -29,26 +25,8 @@ def node_options(config: Config) -> VMIMConfigurationOptions:
     Raises:
         InvalidRequest: an unknown name, a wrong type or a number out of range; all of them, by path.
     """
-    raw = config.migration.options
-    known = {field.encode_name for field in msgspec.structs.fields(VMIMConfigurationOptions)}
-    unknown = [
-        Violation(
-            field=f"{SECTION}.{name}",
-            type="FieldUnknown",
-            message=f"no such option; known are {', '.join(sorted(known))}",
-        )
-        for name in sorted(raw.keys() - known)
-    ]
-    try:
-        options = msgspec.convert(
-            {name: value for name, value in raw.items() if name in known},
-            VMIMConfigurationOptions,
-            dec_hook=_decoded,
-        )
-    except msgspec.ValidationError as error:
-        found = Violation(field=SECTION, type="FieldTypeInvalid", message=str(error))
-        raise InvalidRequest([*unknown, found], hint=HINT) from error
-    violations = (*unknown, *check_options(options, SECTION))
+    options, unread = decode_part(config.migration.options, VMIMConfigurationOptions, SECTION)
+    violations = (*unread, *check_options(options, SECTION))
     networks = config.migration.networks
     if options.network and options.network not in networks:
         named = ", ".join(sorted(networks)) or "none"
@@ -119,7 +97,7 @@ def read_policies(folder: str) -> tuple[MigrationPolicy, ...]:
         return ()
     found: dict[str, MigrationPolicy] = {}
     for path in _files(folder):
-        for loaded in load_manifests(_text(path), source=str(path)):
+        for loaded in load_manifests(_text(path), source=str(path), judge=True):
             policy = loaded.obj
             if not isinstance(policy, MigrationPolicy):
                 raise _bad(str(path), f"holds a {loaded.kind}; expected are MigrationPolicies")
@@ -133,11 +111,6 @@ def read_policies(folder: str) -> tuple[MigrationPolicy, ...]:
                 raise _bad(str(path), f"there is a MigrationPolicy {name!r} already")
             found[name] = policy
     return tuple(found[name] for name in sorted(found))
-
-
-def _decoded(kind: type, value: Any) -> Any:
-    # TOML has no other way to write a decimal number; its shortest text is what was written.
-    return dec_hook(kind, str(value) if isinstance(value, float) else value)
 
 
 def _files(folder: str) -> list[Path]:

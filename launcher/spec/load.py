@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -37,6 +37,7 @@ from launcher.spec.violations import ABSENT, read_as
 from launcher.spec.yaml_nodes import read_yaml
 
 _T = TypeVar("_T", VirtualMachineInstance, VirtualMachineInstanceMigration, MigrationPolicy)
+_P = TypeVar("_P")
 
 MOST_BEFORE_RULES: Final = 100
 """With more that cannot be read than this, the rules would mostly repeat it, and take their time."""
@@ -128,6 +129,23 @@ def decode_object(raw: object, *, judge: bool = False) -> LoadedObject:
     )
 
 
+def decode_part(raw: object, model: type[_P], path: str) -> tuple[_P, tuple[Violation, ...]]:
+    """Read parsed data as a part of an object, ``model``, that stands at ``path`` (dots between names).
+
+    Gives what could be read, and a finding for each field that could not.
+    """
+    findings, here = Findings(), ROOT
+    for name in path.split("."):
+        here = here / name
+    try:
+        data = read_as(model, from_builtins(raw), here, findings)
+    except InvalidSpec as error:
+        unread = (replace(violation, field=path) for violation in error.violations)
+        return msgspec.convert({}, model), tuple(unread)
+    part = msgspec.convert({} if data is ABSENT else data, model, dec_hook=dec_hook)
+    return part, findings.violations()
+
+
 def normalise_numbers(raw: Any, depth: int = 0) -> Any:
     """Copy parsed data, with floats that are whole numbers of at most 64 bits turned into integers."""
     if isinstance(raw, float):
@@ -202,7 +220,11 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
     value that is missing there may be what it misses. So is what needs such a field, and a name that leads
     nowhere when something has none.
     """
-    from launcher.spec.rules import check, check_migration  # they are needed only here, and not cheap
+    from launcher.spec.rules import (
+        check,
+        check_migration,
+        check_policy,
+    )  # they are needed only here, and not cheap
     from launcher.spec.rules.finding import NOT_FOUND
 
     if findings.unread_object or len(findings) > MOST_BEFORE_RULES:
@@ -214,6 +236,8 @@ def _add_rule_findings(kind: Kind, data: dict[str, Any], node: Mapping, findings
         found = check(read.obj)
     elif isinstance(read.obj, VirtualMachineInstanceMigration):
         found = check_migration(read.obj)
+    else:
+        found = check_policy(read.obj)
     known = findings.violations()
     unread = {violation.field for violation in known} | findings.probable
     around = {parent for v in known if v.type != UNKNOWN for parent in ancestors(v.field)}

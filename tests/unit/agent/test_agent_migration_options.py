@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def test_options_have_the_apis_names_and_units(tmp_path: Path) -> None:
     [
         ({"maxDowntimeMs": 0}, "migration.options.maxDowntimeMs"),
         ({"maxDowntime": 10}, "migration.options.maxDowntime"),
-        ({"maxDowntimeMs": "soon"}, "migration.options"),
+        ({"maxDowntimeMs": "soon"}, "migration.options.maxDowntimeMs"),
+        ({"maxDowntimeMs": datetime.date(2026, 1, 2)}, "migration.options"),
         (
             {"experimental": {"stallDetector": {"stallMargin": 101}}},
             "migration.options.experimental.stallDetector.stallMargin",
@@ -60,6 +62,29 @@ def test_what_is_wrong_is_named_by_its_path(options: dict[str, Any], field: str)
     with pytest.raises(InvalidRequest) as caught:
         node_options(configured(**options))
     assert [v.field for v in caught.value.violations] == [field]
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    detector = {"stallMargin": True, "ewmaAlpha": 7, "patience": 1}
+    with pytest.raises(InvalidRequest) as caught:
+        node_options(
+            configured(
+                bandwidthPerMigration="much",
+                allowPostCopy=1,
+                progressTimeout=1.5,
+                maxDowntimeMs=-5,
+                network="eth9",
+                bogus=0,
+                experimental={"compression": "lz5", "stallDetector": detector},
+            )
+        )
+    below = "experimental.stallDetector"
+    names = ("allowPostCopy", "bandwidthPerMigration", "bogus", "experimental.compression")
+    deeper = (f"{below}.ewmaAlpha", f"{below}.patience", f"{below}.stallMargin")
+    last = ("maxDowntimeMs", "network", "progressTimeout")
+    assert sorted(v.field for v in caught.value.violations) == [
+        f"migration.options.{name}" for name in (*names, *deeper, *last)
+    ]
 
 
 def test_rules_are_one_of_those_there_are() -> None:
@@ -94,6 +119,16 @@ def test_a_policy_that_is_wrong_stops_migrations_and_says_where(
         read_policies(str(tmp_path))
     assert error in str(caught.value)
     assert "one.yaml" in str(caught.value)
+
+
+def test_a_policys_mistakes_are_told_together(tmp_path: Path) -> None:
+    """What does not fit the schema does not hide what is out of range."""
+    (tmp_path / "one.yaml").write_text(
+        POLICY.replace("NAME", "a").replace("true, max", "maybe, max").replace("500", "0")
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        read_policies(str(tmp_path))
+    assert {v.field for v in caught.value.violations} == {"spec.allowPostCopy", "spec.maxDowntimeMs"}
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
