@@ -118,10 +118,11 @@ class InPlace:
 
     async def save(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None:
         """Remember an entry and show it."""
+        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
         text = msgspec.json.encode(entry, enc_hook=enc_hook)
         await self._services.store.put(KIND, entry.attempt.attempt, text)
-        self._entries[entry.key] = entry
-        self._publish(entry, progress)
+        if entry.key in self._entries:
+            self._publish(self._entries[entry.key], progress)
 
     def tell(self, key: str, progress: MigrationProgress) -> None:
         """Show how far one is."""

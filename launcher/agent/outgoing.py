@@ -29,7 +29,7 @@ from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.migration.again import again
-from launcher.migration.attempt import AttemptRecord, Cause, Phase, reopened
+from launcher.migration.attempt import AttemptRecord, CancelAnswer, Cause, Phase, reopened
 from launcher.migration.compose import make_policy
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.source import SourceMigration
@@ -105,10 +105,11 @@ class OutgoingRuns:
 
     async def save(self, entry: OutgoingEntry) -> None:
         """Remember an entry and show it."""
+        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
         text = msgspec.json.encode(entry, enc_hook=enc_hook)
         await self._services.store.put(KIND, entry.attempt.attempt, text)
-        self._entries[entry.key] = entry
-        self._publish(entry)
+        if entry.key in self._entries:
+            self._publish(self._entries[entry.key])
 
     async def drop(self, entry: OutgoingEntry) -> None:
         """Forget an entry."""
@@ -140,8 +141,7 @@ class OutgoingRuns:
     async def cancel(self, key: str) -> None:
         """Ask a migration to stop."""
         engine = self._engines.get(key)
-        if engine is not None:
-            await engine.cancel()
+        if engine is not None and await engine.cancel() is not CancelAnswer.ENDED:
             return
         entry = self._entries.get(key)
         if entry is None:
@@ -320,11 +320,14 @@ class OutgoingRuns:
         second = again(attempt, tuple(places(self._config)), at=self._services.clock.now())
         if second is not None and not entry.deleted:
             log.warning("a migration is tried again", migration=key, why=second.steps[-1].reason)
+            # At once: who cancels or deletes it now means this one.
+            await self.save(msgspec.structs.replace(entry, attempt=second))
             await self._recordings.end(entry)
-            attempt, entry = second, msgspec.structs.replace(entry, attempt=second)
-        if ended(attempt):
-            self._settling.add(key)
-        await self.save(entry)
+            entry = self._entries[key]
+        else:
+            if ended(attempt):
+                self._settling.add(key)
+            await self.save(entry)
         if not machine.gone:
             state = migration_state(entry)
             await machine.update(lambda r: msgspec.structs.replace(r, migration_state=state), wake=False)

@@ -29,7 +29,9 @@ class Supervisor:
         async def once() -> None:
             await _guard(work, name)
 
-        return self._own(once(), name)
+        task = self._own(once(), name)
+        task.add_done_callback(lambda _: work.close())  # One that was cancelled before it began.
+        return task
 
     def keep(
         self,

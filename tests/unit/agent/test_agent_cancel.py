@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request to cancel a migration counts, whenever it comes: also while the agent writes or reads for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from launcher.agent.hostfacts import HostFacts
+from launcher.agent.instances import Instances
+from launcher.agent.machine import Machine, Services
+from launcher.agent.migration_status import OutgoingEntry
+from launcher.agent.outgoing import OutgoingRuns
+from launcher.agent.records import InstanceRecord
+from launcher.agent.store import Store
+from launcher.agent.supervisor import Supervisor
+from launcher.agent.watch import Hub
+from launcher.errors import NotFound
+from launcher.host.clock import SystemClock
+from launcher.host.config import Config
+from launcher.hypervisor.port import DomainRecord, DomainState, Event, Hypervisor, JobStats
+from launcher.migration import monitor
+from launcher.migration.attempt import AttemptRecord, Cause, Outgoing, Phase, Transition
+from launcher.migration.options import Options, Workload
+from launcher.plan.facts import NodeFacts
+from launcher.spec.model import (
+    ObjectMeta,
+    VirtualMachineInstanceMigration,
+    VirtualMachineInstanceMigrationSpec,
+)
+
+KEY = "lab/move"
+Wait = Callable[[], Awaitable[None]]
+
+
+class Running:
+    """A hypervisor whose guest runs, and no job of it."""
+
+    connected = True
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        return lambda: None
+
+    async def domain(self, uuid: str) -> DomainRecord:
+        return DomainRecord(
+            uuid=uuid, name="lab_web", state=DomainState.RUNNING, reason="booted", persistent=True
+        )
+
+    async def domain_xml(self, uuid: str, **_: bool) -> str:
+        raise NotFound("domain", uuid)
+
+    async def job_stats(self, uuid: str) -> JobStats:
+        return JobStats(kind="none")
+
+    completed_job_stats = job_stats
+
+
+class Slow:
+    """Facts, and a store, that let somebody come in between."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.between: Wait | None = None
+        self.when = "facts"
+
+    async def get(self) -> NodeFacts:
+        await self._pass("facts")
+        return NodeFacts()
+
+    async def put(self, kind: str, key: str, text: bytes) -> None:
+        if b'"earlier":[{' in text:
+            await self._pass("second attempt")
+        await self._store.put(kind, key, text)
+
+    async def _pass(self, what: str) -> None:
+        between, self.between = (self.between, None) if what == self.when else (None, self.between)
+        if between is not None:
+            await between()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def entry_of(record: InstanceRecord, folder: Path, phase: Phase) -> OutgoingEntry:
+    outgoing = Outgoing(
+        attempt="uid-move",
+        namespace="lab",
+        name="move",
+        uuid=record.plan.identity.uuid,
+        source_node="a",
+        target_node="b",
+        options=Options(),
+        workload=Workload(memory_bytes=1),
+    )
+    return OutgoingEntry(
+        manifest=VirtualMachineInstanceMigration(
+            metadata=ObjectMeta(name="move", namespace="lab", uid="uid-move"),
+            spec=VirtualMachineInstanceMigrationSpec(vmi_name="web"),
+        ),
+        target=f"unix:{folder}/nobody",
+        uid=record.uid,
+        attempt=AttemptRecord(
+            outgoing=outgoing, phase=phase, transitions=(Transition(phase=phase, at="2026-01-01T00:00:00Z"),)
+        ),
+    )
+
+
+@pytest.mark.parametrize(("phase", "when"), [(Phase.PENDING, "facts"), (Phase.RUNNING, "second attempt")])
+async def test_it_counts(
+    make_record: Callable[..., InstanceRecord],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    phase: Phase,
+    when: str,
+) -> None:
+    monkeypatch.setattr(monitor, "GONE_S", 0.0)
+    store = await Store.open(tmp_path / "launcher.db")
+    slow, supervisor = Slow(store), Supervisor()
+    slow.when = when
+    services = Services(
+        node="a",
+        hypervisor=cast(Hypervisor, Running()),
+        store=cast(Store, slow),
+        resources=cast(Any, None),
+        hub=Hub(),
+        clock=SystemClock(),
+    )
+    record = replace(make_record(), phase="Running", prepared=True, outgoing="uid-move")
+    machine = Machine(services, record)
+    there = type("There", (), {"machines": lambda _: (machine,), "records": lambda _: (machine.record,)})()
+    config = Config(state_dir=str(tmp_path))
+    runs = OutgoingRuns(config, services, cast(Instances, there), cast(HostFacts, slow), supervisor, Hub())
+    slow.between = lambda: runs.cancel(KEY)
+    entry = entry_of(record, tmp_path, phase)
+    await runs.save(entry)
+    runs.run(entry)
+    async with asyncio.timeout(20):
+        while machine.record.outgoing:
+            await asyncio.sleep(0.01)
+    found = runs.find(KEY)
+    assert found is not None
+    assert slow.between is None
+    assert (found.attempt.phase, found.attempt.cause) == (Phase.FAILED, Cause.CANCELLED)
+    await supervisor.stop()
+    await runs.close()
+    await store.close()
