@@ -16,12 +16,13 @@ from launcher.agent.cells import cell_findings
 from launcher.agent.expected import Expected
 from launcher.agent.instances import Instances
 from launcher.agent.landing import Landings, disks_owner
-from launcher.agent.machine import Machine, Services, enter
+from launcher.agent.machine import Machine, Services
 from launcher.agent.moved_volumes import make_ready, objections
 from launcher.agent.moving_devices import device_objections
 from launcher.agent.port import Companions
 from launcher.agent.records import InstanceRecord, Notice, Transition
 from launcher.agent.settings import plan_settings
+from launcher.agent.settlement import arrived
 from launcher.agent.update_volumes import arriving, plugged_before
 from launcher.domain.read import DomainView, read_domain
 from launcher.domain.retarget import Destination, retarget
@@ -159,9 +160,7 @@ class IncomingHooks:
         if machine is None:
             raise Bug(f"the guest {domain.name} arrived and its record is gone")
         at = self._services.clock.now()
-        await machine.update(
-            lambda r: enter(msgspec.structs.replace(r, incoming="", prepared=True), "Running", at=at)
-        )
+        await machine.update(lambda r: arrived(r, at=at))
         await self._expected.ended(record.attempt, arrived=True)
 
     async def _leave(self, record: IncomingRecord) -> None:
@@ -183,12 +182,17 @@ class IncomingHooks:
         status = vmi.status
         transitions = draft.transitions
         paused = False
+        state = None
         if status is not None:
             transitions = tuple(
                 Transition(phase=t.phase or "", at=t.phase_transition_timestamp or "")
                 for t in status.phase_transition_timestamps
             )
             paused = any(c.type == "Paused" and c.reason == "PausedByUser" for c in status.conditions)
+            state = status.migration_state
+        if state is not None:
+            # The source's has this when it begins, which is right after.
+            state = msgspec.structs.replace(state, start_timestamp=self._services.clock.now())
         return msgspec.structs.replace(
             draft,
             manifest=msgspec.structs.replace(draft.manifest, status=None),
@@ -197,7 +201,7 @@ class IncomingHooks:
             plugged=came,
             user_paused=paused,
             transitions=transitions,
-            migration_state=status.migration_state if status is not None else None,
+            migration_state=state,
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end of a migration makes of the instance that was to leave. Pure."""
+"""What the end of a migration makes of the instance, where it was to leave and where it came. Pure."""
 
 from __future__ import annotations
 
@@ -33,3 +33,14 @@ def settled(
     if attempt.cause is Cause.GUEST_ENDED:
         return enter(record, "Succeeded", at=at)
     return enter(record, "Failed", "PostcopyFailed", attempt.given_up, at=at)
+
+
+def arrived(record: InstanceRecord, *, at: str) -> InstanceRecord:
+    """The record at the target when all of the guest is there and runs, ``at`` being the time now."""
+    state = record.migration_state
+    if state is not None:
+        state = msgspec.structs.replace(
+            state, completed=True, end_timestamp=at, target_node_domain_ready_timestamp=at
+        )
+    here = msgspec.structs.replace(record, incoming="", prepared=True, migration_state=state)
+    return enter(here, "Running", at=at)

@@ -92,6 +92,7 @@ def test_there_and_back_with_a_disk(
     assert after["status"]["interfaces"][0]["mac"] == before["status"]["interfaces"][0]["mac"]
     assert after["status"]["nodeName"] == "b"
     assert after["status"]["migrationState"]["sourceNode"] == "a"
+    assert after["status"]["migrationState"]["completed"] is True
     eventually("the guest ticks on the target", lambda: len(ticks(b, "tick")) >= 2)
 
     b.migrations.create(migration("tick", "home"), target="a")

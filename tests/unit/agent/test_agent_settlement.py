@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from launcher.agent.records import InstanceRecord
-from launcher.agent.settlement import HANDS_OFF, settled
+from launcher.agent.settlement import HANDS_OFF, arrived, settled
 from launcher.migration.attempt import AttemptRecord, Cause, Outgoing, Phase
 from launcher.migration.options import Options, Workload
 from launcher.spec.model import VirtualMachineInstanceMigrationState
@@ -56,3 +56,15 @@ def test_a_guest_that_was_lost_in_halves_has_failed(make_record: MakeRecord) -> 
 def test_a_guest_that_powered_off_in_halves_has_succeeded(make_record: MakeRecord) -> None:
     record = ended(make_record, Phase.FAILED, cause=Cause.GUEST_ENDED, given_up="the guest ended")
     assert (record.outgoing, record.phase, record.reason) == ("", "Succeeded", "")
+
+
+def test_where_the_guest_came_the_migration_is_completed(make_record: MakeRecord) -> None:
+    under_way = VirtualMachineInstanceMigrationState(migration_uid="a-1", start_timestamp="before")
+    coming = make_record(phase="Scheduled", incoming="a-1", migration_state=under_way)
+    here = arrived(coming, at="now")
+    assert (here.incoming, here.phase, here.prepared) == ("", "Running", True)
+    state = here.migration_state
+    assert state is not None
+    assert (state.migration_uid, state.start_timestamp) == ("a-1", "before")
+    assert (state.completed, state.end_timestamp) == (True, "now")
+    assert state.target_node_domain_ready_timestamp == "now"
