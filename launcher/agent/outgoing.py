@@ -202,7 +202,8 @@ class OutgoingRuns:
             entry = msgspec.structs.replace(entry, attempt=attempt)
             await self.save(entry)
             self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
-        await machine.update(lambda record: msgspec.structs.replace(record, outgoing=""))
+        # In one: what is let go of without being deleted is let run.
+        await machine.update(lambda record: msgspec.structs.replace(record, outgoing="", desired="deleted"))
 
     async def close(self) -> None:
         """Close the connections to peers."""

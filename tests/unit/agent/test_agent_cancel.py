@@ -16,7 +16,8 @@ from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_status import OutgoingEntry
 from launcher.agent.outgoing import OutgoingRuns
-from launcher.agent.records import InstanceRecord
+from launcher.agent.reconcile import Efforts, Resume, reconcile
+from launcher.agent.records import InstanceRecord, Moment
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
@@ -110,6 +111,23 @@ def entry_of(record: InstanceRecord, folder: Path, phase: Phase) -> OutgoingEntr
     )
 
 
+def agent(slow: Slow, record: InstanceRecord, folder: Path) -> tuple[OutgoingRuns, Machine, Supervisor]:
+    services = Services(
+        node="a",
+        hypervisor=cast(Hypervisor, Running()),
+        store=cast(Store, slow),
+        resources=cast(Any, None),
+        hub=Hub(),
+        clock=SystemClock(),
+    )
+    machine = Machine(services, record)
+    there = type("There", (), {"machines": lambda _: (machine,), "records": lambda _: (machine.record,)})()
+    supervisor = Supervisor()
+    config = Config(state_dir=str(folder))
+    runs = OutgoingRuns(config, services, cast(Instances, there), cast(HostFacts, slow), supervisor, Hub())
+    return runs, machine, supervisor
+
+
 @pytest.mark.parametrize(("phase", "when"), [(Phase.PENDING, "facts"), (Phase.RUNNING, "second attempt")])
 async def test_it_counts(
     make_record: Callable[..., InstanceRecord],
@@ -120,21 +138,10 @@ async def test_it_counts(
 ) -> None:
     monkeypatch.setattr(monitor, "GONE_S", 0.0)
     store = await Store.open(tmp_path / "launcher.db")
-    slow, supervisor = Slow(store), Supervisor()
+    slow = Slow(store)
     slow.when = when
-    services = Services(
-        node="a",
-        hypervisor=cast(Hypervisor, Running()),
-        store=cast(Store, slow),
-        resources=cast(Any, None),
-        hub=Hub(),
-        clock=SystemClock(),
-    )
     record = replace(make_record(), phase="Running", prepared=True, outgoing="uid-move")
-    machine = Machine(services, record)
-    there = type("There", (), {"machines": lambda _: (machine,), "records": lambda _: (machine.record,)})()
-    config = Config(state_dir=str(tmp_path))
-    runs = OutgoingRuns(config, services, cast(Instances, there), cast(HostFacts, slow), supervisor, Hub())
+    runs, machine, supervisor = agent(slow, record, tmp_path)
     slow.between = lambda: runs.cancel(KEY)
     entry = entry_of(record, tmp_path, phase)
     await runs.save(entry)
@@ -147,5 +154,33 @@ async def test_it_counts(
     assert slow.between is None
     assert (found.attempt.phase, found.attempt.cause) == (Phase.FAILED, Cause.CANCELLED)
     await supervisor.stop()
+    await runs.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("reason", ["user", "unknown", "starting-up", "migration"])
+async def test_a_guest_in_doubt_that_is_deleted_does_not_run_meanwhile(
+    make_record: Callable[..., InstanceRecord], tmp_path: Path, reason: str
+) -> None:
+    """The other node may have it: what is here is let go of only to be ended."""
+    store = await Store.open(tmp_path / "launcher.db")
+    record = replace(make_record(), phase="Running", prepared=True, outgoing="uid-move")
+    runs, machine, _ = agent(Slow(store), record, tmp_path)
+    entry = entry_of(record, tmp_path, Phase.FAILED)
+    await runs.save(replace(entry, attempt=replace(entry.attempt, cause=Cause.UNRESOLVED)))
+    await runs.cancel_attempt(machine)
+    stopped = DomainRecord(
+        uuid=record.plan.identity.uuid,
+        name="lab_web",
+        state=DomainState.PAUSED,
+        reason=reason,
+        persistent=True,
+    )
+    decision = reconcile(
+        machine.record, stopped, now=Moment(boot_id=record.boot_id, seconds=0.0), efforts=Efforts()
+    )
+    assert machine.record.outgoing == ""
+    assert decision.actions
+    assert not any(isinstance(action, Resume) for action in decision.actions)
     await runs.close()
     await store.close()
