@@ -138,6 +138,7 @@ class Migrations:
             outgoing = await self._drafts.within(machine, metadata.uid or "", named)
             return await self._in_place.begin(named, machine, outgoing)
         peer_name, address = self._target(named, target)
+        self._runs.check(address)
         entry = OutgoingEntry(
             manifest=named,
             target=address,

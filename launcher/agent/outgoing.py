@@ -25,7 +25,7 @@ from launcher.agent.reminder import remind
 from launcher.agent.settlement import HANDS_OFF, settled
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
-from launcher.errors import HypervisorUnavailable, NotFound, WrongPhase
+from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, WrongPhase
 from launcher.host.config import Config
 from launcher.host.logging import get
 from launcher.migration.again import again
@@ -130,9 +130,13 @@ class OutgoingRuns:
             raise NotFound("attempt", str(attempt), hint=f"of {key} there are {len(tokens)}")
         return await self._recordings.read(tokens[attempt - 1])
 
-    def run(self, entry: OutgoingEntry) -> None:
+    def check(self, target: str) -> None:
+        """Raises InvalidRequest: ``target`` reads as no address, or this node cannot speak to it."""
+        self._peer(target)
+
+    def run(self, entry: OutgoingEntry) -> asyncio.Task[None]:
         """Carry the entry on in a task of its own."""
-        self._supervisor.keep(
+        return self._supervisor.keep(
             lambda: self._run(entry.key),
             name=f"migration {entry.key}",
             died=lambda error: self._died(entry.key, error),
@@ -178,7 +182,7 @@ class OutgoingRuns:
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
-        if ended(entry.attempt):
+        if ended(entry.attempt) and key not in self._settling:
             await self.drop(entry)
             return
         await self.save(msgspec.structs.replace(entry, deleted=True))
@@ -215,12 +219,16 @@ class OutgoingRuns:
         entry = self._entries.get(key)
         if entry is None or entry.attempt.phase.final or entry.attempt.phase is Phase.RUNNING:
             return
-        reason = f"bug in launcher: {type(error).__name__}: {error}"
+        known = isinstance(error, LauncherError)  # what the configuration says of the target, say
+        reason = str(error) if known else f"bug in launcher: {type(error).__name__}: {error}"
         attempt = failed(entry.attempt, Cause.SOURCE_UNABLE, reason, at=self._services.clock.now())
+        self._settling.add(key)  # The task runs again, and its instance is told.
         await self.save(msgspec.structs.replace(entry, attempt=attempt))
 
     async def _run(self, key: str) -> None:
-        entry = self._entries[key]
+        entry = self._entries.get(key)
+        if entry is None:
+            return  # It was forgotten before its turn came.
         machine = next((m for m in self._instances.machines() if m.record.uid == entry.uid), None)
         if machine is None:
             log.warning("a migration without its instance is dropped", migration=key)
@@ -232,6 +240,22 @@ class OutgoingRuns:
                 await self.drop(entry)
                 return
             await machine.update(lambda r: msgspec.structs.replace(r, outgoing=entry.attempt.attempt))
+        if not ended(entry.attempt):
+            await self._to_its_end(entry, machine)
+        try:
+            await self._settle(self._entries[key], machine)
+        finally:
+            self._settling.discard(key)
+        self._publish(self._entries[key])
+        if self._entries[key].attempt.untold:
+            self._supervisor.spawn(self._remind(self._entries[key]), name=f"reminder {key}")
+        if self._entries[key].deleted:
+            await self.drop(self._entries[key])
+        await self._trim()
+
+    async def _to_its_end(self, entry: OutgoingEntry, machine: Machine) -> None:
+        """Wait for its turn and carry the migration on until nothing is left to do, or to wait for."""
+        key = entry.key
         at_once = self._at_once[key] = asyncio.Event()
         if entry.attempt.cancel or entry.attempt.phase not in (Phase.PENDING, Phase.PREPARING_TARGET):
             at_once.set()  # A job that runs already is watched, whoever else waits.
@@ -244,27 +268,17 @@ class OutgoingRuns:
             now = self._services.clock.now()
             attempt = failed(self._entries[key].attempt, Cause.UTILITY_VOLUMES, held, at=now)
             await self.note(key, machine, attempt)
-        else:
-            if self._slots.full and not at_once.is_set():
-                self._tell(key, MigrationProgress(phase="Pending", elapsed_s=0.0, note="waits for its turn"))
-            async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
-                del self._at_once[key]
-                attempt = await self._carry(self._entries[key], machine)
+            return
+        if self._slots.full and not at_once.is_set():
+            self._tell(key, MigrationProgress(phase="Pending", elapsed_s=0.0, note="waits for its turn"))
+        async with self._slots.place(entry.attempt.outgoing.priority, at_once=at_once):
+            del self._at_once[key]
+            attempt = await self._carry(self._entries[key], machine)
         for _ in range(CONFIRM_TRIES):
             if ended(attempt):
                 break
             await asyncio.sleep(CONFIRM_AGAIN_S)
             attempt = await self._carry(self._entries[key], machine)
-        try:
-            await self._settle(self._entries[key], machine)
-        finally:
-            self._settling.discard(key)
-        self._publish(self._entries[key])
-        if self._entries[key].attempt.untold:
-            self._supervisor.spawn(self._remind(self._entries[key]), name=f"reminder {key}")
-        if self._entries[key].deleted:
-            await self.drop(self._entries[key])
-        await self._trim()
 
     async def _hold(self, key: str, why: str) -> None:
         entry = self._entries[key]
@@ -363,7 +377,8 @@ class OutgoingRuns:
             await self.save(msgspec.structs.replace(present, attempt=told))
 
     async def _trim(self) -> None:
-        over = [entry for entry in self.entries() if ended(entry.attempt)]
+        held = {record.outgoing for record in self._instances.records()}  # what is in doubt is kept
+        over = [e for e in self.entries() if ended(e.attempt) and e.attempt.attempt not in held]
         over.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
         for entry in over[: max(0, len(over) - KEPT)]:
             await self.drop(entry)

@@ -21,7 +21,7 @@ from launcher.agent.records import InstanceRecord, Moment
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
-from launcher.errors import NotFound
+from launcher.errors import InvalidRequest, NotFound
 from launcher.host.clock import SystemClock
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainRecord, DomainState, Event, Hypervisor, JobStats
@@ -153,6 +153,53 @@ async def test_it_counts(
     assert found is not None
     assert slow.between is None
     assert (found.attempt.phase, found.attempt.cause) == (Phase.FAILED, Cause.CANCELLED)
+    await supervisor.stop()
+    await runs.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_target_that_cannot_be_spoken_to_lets_go_of_the_instance(
+    make_record: Callable[..., InstanceRecord], tmp_path: Path, deleted: bool
+) -> None:
+    """It was accepted when the configuration was another; it fails with what is wrong now, and for good."""
+    store = await Store.open(tmp_path / "launcher.db")
+    record = replace(make_record(), phase="Running", prepared=True, outgoing="uid-move")
+    runs, machine, supervisor = agent(Slow(store), record, tmp_path)
+    entry = replace(entry_of(record, tmp_path, Phase.PENDING), target="192.0.2.2:7443")
+    with pytest.raises(InvalidRequest):
+        runs.check(entry.target)
+    await runs.save(entry)
+    runs.run(entry)
+    async with asyncio.timeout(20):
+        while (found := runs.find(KEY)) is not None and not found.attempt.phase.final:
+            await asyncio.sleep(0.01)
+        if deleted:
+            await runs.delete(KEY)
+        while machine.record.outgoing or (deleted and runs.find(KEY)):
+            await asyncio.sleep(0.01)
+    found = runs.find(KEY)
+    assert (found is None) == deleted
+    if found is not None:
+        assert found.attempt.cause is Cause.SOURCE_UNABLE
+        assert "reached over TCP, which needs" in found.attempt.reason
+    await supervisor.stop()
+    await runs.close()
+    await store.close()
+
+
+async def test_what_was_forgotten_is_not_carried_on(
+    make_record: Callable[..., InstanceRecord], tmp_path: Path
+) -> None:
+    store = await Store.open(tmp_path / "launcher.db")
+    record = replace(make_record(), phase="Running", prepared=True)
+    runs, _, supervisor = agent(Slow(store), record, tmp_path)
+    entry = entry_of(record, tmp_path, Phase.PENDING)
+    await runs.save(entry)
+    await runs.drop(entry)
+    task = runs.run(entry)
+    async with asyncio.timeout(5):
+        await task
     await supervisor.stop()
     await runs.close()
     await store.close()
