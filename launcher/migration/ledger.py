@@ -14,6 +14,11 @@ import msgspec
 from launcher.errors import LauncherError
 from launcher.migration.attempt import AttemptRecord, Cause, Phase, StepTaken, Transition
 from launcher.migration.clock import Clock
+from launcher.migration.deadline import deadline
+
+SAVE_DEADLINE_S = 5.0
+"""A store that hangs while a job runs is one that fails: a guest is not left stopped for the sake of its
+record. Much less than an action has (``monitor.ACTION_DEADLINE_S``), which is written down first."""
 
 
 class Journal(Protocol):
@@ -49,11 +54,16 @@ class Ledger:
 
     async def save(self) -> None:
         """Write the record down."""
+        waits = self._record.phase in (Phase.PENDING, Phase.PREPARING_TARGET, Phase.TARGET_READY)
         try:
-            await self._journal.save(self._record)
+            if waits:
+                await self._journal.save(self._record)
+            else:
+                async with deadline("writing the migration down", SAVE_DEADLINE_S):
+                    await self._journal.save(self._record)
         except LauncherError as error:
             self.journal_error = str(error)
-            if self._record.phase in (Phase.PENDING, Phase.PREPARING_TARGET, Phase.TARGET_READY):
+            if waits:
                 raise
         else:
             self.journal_error = ""

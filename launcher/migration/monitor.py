@@ -351,7 +351,11 @@ class Monitor:
     async def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
         await self._ledger.change(policy_state=self._policy.encode(self._state))
-        await self._recorder.flush()
+        try:
+            async with deadline("recording the migration", READ_DEADLINE_S):
+                await self._recorder.flush()
+        except TimedOut:
+            self._recorder = NoRecorder()  # It costs the recording, not the guest.
 
 
 def _restored(policy: Policy[Any], text: str) -> Any:

@@ -272,10 +272,13 @@ class SourceMigration:
             return
         # From here on the journal says that a job may run; a restart looks for it before anything else.
         await self._enter(Phase.RUNNING, job_began=self._clock.monotonic())
+        if unwritten := self._ledger.journal_error:
+            await self._release("the source could not write it down")
+            await self._fail(Cause.SOURCE_UNABLE, f"the migration cannot be written down: {unwritten}")
+            return
         await self._monitor.before()
-        if self.record.cancel:  # It may have come while the last save or action was waited for.
-            await self._release("cancelled")
-            await self._fail(Cause.CANCELLED, "cancelled before the migration began")
+        # It may have come while the last save or action was waited for.
+        if await self._cancelled(release=True):
             return
         self._ledger.note(job_began=self._clock.monotonic())
         params = migrate_params(record.outgoing, record.reply, libvirt_version=self._material.libvirt_version)

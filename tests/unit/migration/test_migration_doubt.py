@@ -9,6 +9,7 @@ import pytest
 from migration_stage import Stage
 from migration_world import UUID, World, run
 
+from launcher.errors import StorageError
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.attempt import AttemptRecord, Cause, Phase
 from launcher.migration.options import Options
@@ -99,3 +100,52 @@ def test_a_guest_that_left_the_target_again_was_not_lost_in_halves() -> None:
     assert (record.phase, record.cause) == (Phase.SUCCEEDED, Cause.NONE)
     assert record.confirmed
     assert stage.world.source is None
+
+
+@pytest.mark.parametrize("what", ["journal", "recording"])
+def test_a_disk_of_the_agents_that_hangs_does_not_keep_a_migration_from_ending(what: str) -> None:
+    stage = Stage(World(duration_s=None), Options(progress_timeout_s=30))
+    hanging: list[str] = []
+
+    async def hang(record: AttemptRecord | None = None) -> None:
+        hanging.append(f"{what} {record}")
+        await asyncio.sleep(10**9)
+
+    async def scenario() -> AttemptRecord:
+        agent = stage.agent()
+        task = asyncio.create_task(agent.run())
+        await asyncio.sleep(3)
+        if what == "journal":
+            stage.notebook.save = hang  # type: ignore[method-assign]
+        else:
+            stage.tape.flush = hang  # type: ignore[method-assign]
+        stage.world.moving = False
+        async with asyncio.timeout(600):
+            return await task
+
+    record = run(scenario())
+    assert record.phase is Phase.FAILED
+    assert stage.world.running == ["source"]
+    assert hanging
+
+
+def test_no_job_begins_that_is_not_written_down() -> None:
+    """The next agent would not look for it, and send the guest a second time."""
+    stage = Stage(World())
+    save = stage.notebook.save
+
+    async def full(record: AttemptRecord) -> None:
+        if record.phase is Phase.RUNNING:
+            raise StorageError("launcher.db", "the disk is full")
+        await save(record)
+
+    stage.notebook.save = full  # type: ignore[method-assign]
+
+    async def scenario() -> AttemptRecord:
+        return await stage.agent().run()
+
+    record = run(scenario())
+    assert "source.migrate" not in stage.world.calls
+    assert (record.phase, record.cause) == (Phase.FAILED, Cause.SOURCE_UNABLE)
+    assert "the disk is full" in record.reason
+    assert stage.hooks.released == 1
