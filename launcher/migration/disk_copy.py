@@ -136,6 +136,9 @@ def _pivots(now: tuple[DiskCopy, ...], seen: Mapping[str, Seen]) -> Next:
 
 
 def _looked_at(copy: DiskCopy, seen: Seen | None, issued: frozenset[str]) -> DiskCopy:
+    if seen is not None and not seen.copy_to and seen.source == copy.destination:
+        # Also what was given up: a call that did not return in time may take effect later.
+        return msgspec.structs.replace(copy, state="moved", why="")
     if copy.state in ("moved", "left"):
         return copy
     if seen is None:
@@ -144,8 +147,6 @@ def _looked_at(copy: DiskCopy, seen: Seen | None, issued: frozenset[str]) -> Dis
         if seen.copy_to != copy.destination:
             return _left(copy, f"it is being copied to {seen.copy_to} by somebody else")
         return copy if copy.state != "wanted" else msgspec.structs.replace(copy, state="begun")
-    if seen.source == copy.destination:
-        return msgspec.structs.replace(copy, state="moved", why="")
     if seen.source != copy.source:
         return _left(copy, f"its image is {seen.source} by now")
     if copy.state == "pivoting":

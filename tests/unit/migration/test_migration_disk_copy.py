@@ -13,6 +13,7 @@ from launcher.migration.cause import Cause
 from launcher.migration.copy_clock import CopyClock, overdue
 from launcher.migration.disk_copy import (
     MOST_BEGINS,
+    MOST_PIVOTS,
     Begin,
     DiskCopy,
     Drop,
@@ -99,6 +100,18 @@ def test_a_pivot_that_did_not_happen_leaves_the_disk_where_it_is() -> None:
     assert "by somebody else" in strange.copies[0].why
     assert next_step((ONE,), {"one": Seen(source="/third")}).ended
     assert next_step((ONE,), {}).ended
+
+
+def test_a_pivot_that_was_given_up_and_happens_all_the_same_is_seen() -> None:
+    """The guest writes there: what libvirt shows counts, whatever was decided before it was over."""
+    copies = begun((ONE,), ONE)
+    for _ in range(MOST_PIVOTS):
+        copies = pivoting(copies, copies[0])
+    now = next_step(copies, {"one": copied("one", "yes")})
+    assert isinstance(now.action, Drop), "the calls hang"
+    now = next_step(now.copies, {"one": Seen(source="/new/one")})
+    assert now.ended
+    assert (now.copies[0].state, now.copies[0].why) == ("moved", "")
 
 
 @dataclass
