@@ -15,7 +15,7 @@ from launcher.agent.arrival import ArrivalChecks
 from launcher.agent.cells import cell_findings
 from launcher.agent.expected import Expected
 from launcher.agent.instances import Instances
-from launcher.agent.landing import Landings, disks_owner
+from launcher.agent.landing import Landings
 from launcher.agent.machine import Machine, Services
 from launcher.agent.moved_volumes import make_ready, objections
 from launcher.agent.moving_devices import device_objections
@@ -34,7 +34,7 @@ from launcher.host.qmp import out_of_band
 from launcher.host.run import run
 from launcher.hypervisor.port import DomainRecord, qemu_uri
 from launcher.migration.peer import PrepareRequest
-from launcher.migration.ports import PortPool
+from launcher.migration.ports import PortPool, disks_owner
 from launcher.migration.reservation import Check, Endpoints, IncomingRecord, Landing, Reservation
 from launcher.migration.target import TargetSide
 from launcher.plan.paths import InstancePaths, instance_paths
@@ -99,6 +99,9 @@ class IncomingHooks:
     async def reserve(self, request: PrepareRequest) -> Reservation:
         """See ``TargetHooks``."""
         landing = await asyncio.to_thread(self._landings.reserve, request)
+        if landing.address:  # Remembered with the reservation: the next agent gives it to nobody else.
+            port = self._ports.allocate(disks_owner(request.attempt))
+            landing = msgspec.structs.replace(landing, disks_port=port)
         view = read_domain(request.domain_xml)
         present = self._instances.by_uuid(view.uuid)
         if present is not None:

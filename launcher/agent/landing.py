@@ -18,7 +18,7 @@ from launcher.host.addresses import own_address
 from launcher.host.certificates import Certificates, examine
 from launcher.host.config import Config
 from launcher.migration.peer import PrepareRequest
-from launcher.migration.ports import PortPool
+from launcher.migration.ports import PortPool, disks_owner
 from launcher.migration.reservation import Endpoints, Landing, bracketed, tcp_uri
 
 UNIX = "unix:"
@@ -27,11 +27,6 @@ MAX_SOCKET_PATH = 107
 
 
 _WRONG = "FieldValueInvalid"
-
-
-def disks_owner(attempt: str) -> str:
-    """Who holds the port that copied disks of an attempt go to."""
-    return f"{attempt}/disks"
 
 
 class Landings:
@@ -126,10 +121,11 @@ class Landings:
                 migrate_uri=f"unix://{_socket(landing.folder, attempt, 'memory')}",
                 disks_uri=f"unix://{_socket(landing.folder, attempt, 'disks')}",
             )
+        disks_port = landing.disks_port or ports.allocate(disks_owner(attempt))
         return Endpoints(
             destination_uri=self._uri.format(address=bracketed(landing.address)),
             migrate_uri=tcp_uri(landing.address, port),
-            disks_uri=tcp_uri(landing.address, ports.allocate(disks_owner(attempt))),
+            disks_uri=tcp_uri(landing.address, disks_port),
         )
 
     def is_free(self, port: int) -> bool:

@@ -8,6 +8,11 @@ from collections.abc import Callable
 from launcher.errors import Exhausted
 
 
+def disks_owner(attempt: str) -> str:
+    """Who holds the port that copied disks of an attempt go to."""
+    return f"{attempt}/disks"
+
+
 class PortPool:
     """Ports by owner (the attempt). ``is_free`` tries a port on the host; somebody else may hold it."""
 

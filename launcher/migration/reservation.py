@@ -16,12 +16,14 @@ from launcher.migration.peer import PrepareRequest
 class Landing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the stream of an attempt comes in: at an ``address`` of this node, or by sockets in a ``folder``.
 
-    ``server`` is the name in the certificate of QEMU here, when that is not for the address.
+    ``server`` is the name in the certificate of QEMU here, when that is not for the address. Copied disks
+    come in by ``disks_port``; 0: not by a port, or an older agent did not write it down.
     """
 
     address: str = ""
     folder: str = ""
     server: str = ""
+    disks_port: int = 0
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):

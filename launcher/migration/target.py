@@ -24,7 +24,7 @@ from launcher.migration.leavings import ACT_DEADLINE_S, Leavings, state_of
 from launcher.migration.ownership import HALVES, target_side
 from launcher.migration.ownership import TargetSide as Side
 from launcher.migration.peer import PrepareReply, PrepareRequest, TargetState
-from launcher.migration.ports import PortPool
+from launcher.migration.ports import PortPool, disks_owner
 from launcher.migration.reservation import (
     Check,
     EndpointsOf,
@@ -81,8 +81,11 @@ class TargetSide:
             # Times of another boot mean nothing in this one.
             kept = msgspec.structs.replace(record, expires=min(record.expires, latest))
             self._records[record.attempt] = kept
+            disks_port = _landing(record).disks_port
             if record.port and not record.adopted and not record.released:
                 self._ports.adopt(record.attempt, record.port)
+            if disks_port and not record.adopted and not record.released:
+                self._ports.adopt(disks_owner(record.attempt), disks_port)
 
     @property
     def records(self) -> tuple[IncomingRecord, ...]:

@@ -13,7 +13,7 @@ from launcher.errors import Exhausted, HypervisorUnavailable, StorageError
 from launcher.hypervisor.port import DomainRecord, DomainState
 from launcher.migration.peer import PrepareRequest
 from launcher.migration.ports import PortPool
-from launcher.migration.reservation import Landing, tcp_endpoints
+from launcher.migration.reservation import IncomingRecord, Landing, Reservation, tcp_endpoints
 from launcher.migration.target import LEASE_S, REMEMBER_S, TargetSide
 
 
@@ -303,6 +303,27 @@ def test_ports_are_held_released_and_never_shared() -> None:
     assert pool.allocate("c") == 50000
     pool.release("nobody")
     assert pool.held("a") is None
+
+
+def test_a_restarted_target_gives_neither_port_of_an_attempt_to_another() -> None:
+    """Nobody listens there yet; that QEMU does in a moment is only known from what was written down."""
+    stage = Stage(World())
+
+    async def scenario() -> None:
+        landing = Landing(address="10.0.0.2", disks_port=49153)
+        kept = IncomingRecord(
+            attempt="one",
+            source_node="a",
+            uuid="other",
+            port=49152,
+            expires=stage.clock.monotonic() + LEASE_S,
+            reservation=Reservation(uuid="other", landing=landing),
+        )
+        stage.target.restore([kept])
+        (finding,) = (await stage.target.prepare(request("two"))).findings
+        assert "no free port" in finding
+
+    run(scenario())
 
 
 def test_a_released_port_rests_while_others_are_free() -> None:
