@@ -215,9 +215,9 @@ class Expected:
         await self._save(msgspec.structs.replace(entry, transitions=(*entry.transitions, (phase, at))))
 
     async def _save(self, entry: ExpectedEntry) -> None:
+        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
         text = msgspec.json.encode(entry, enc_hook=enc_hook)
         await self._services.store.put(KIND, entry.key, text)
-        self._entries[entry.key] = entry
         self._publish(entry)
 
     def _publish(self, entry: ExpectedEntry) -> None:

@@ -129,7 +129,9 @@ class IncomingHooks:
         """See ``TargetHooks``."""
         await self._leave(record)
         machine = self._machine(record)
-        if machine is not None:
+        if machine is not None and not machine.gone:
+            # An adopted copy is none: the truth about it, and about what it kept, is on its source.
+            await machine.update(lambda r: msgspec.structs.replace(r, incoming=record.attempt), wake=False)
             await machine.forget()
         await self._expected.ended(record.attempt, arrived=False)
 
@@ -162,8 +164,9 @@ class IncomingHooks:
         machine = self._machine(record)
         if machine is None:
             raise Bug(f"the guest {domain.name} arrived and its record is gone")
-        at = self._services.clock.now()
-        await machine.update(lambda r: arrived(r, at=at))
+        if machine.record.incoming:  # Else an agent died between this and writing the attempt down.
+            at = self._services.clock.now()
+            await machine.update(lambda r: arrived(r, at=at))
         await self._expected.ended(record.attempt, arrived=True)
 
     async def _leave(self, record: IncomingRecord) -> None:
@@ -172,8 +175,9 @@ class IncomingHooks:
 
     def _machine(self, record: IncomingRecord) -> Machine | None:
         machine = self._instances.by_uuid(record.uuid)
-        wanted = "" if record.adopted else record.attempt
-        return machine if machine is not None and machine.record.incoming == wanted else None
+        # Without a reservation what is here is another's, for whose sake the attempt was refused.
+        known = {record.attempt, ""} if record.adopted or record.reservation is not None else {record.attempt}
+        return machine if machine is not None and machine.record.incoming in known else None
 
     async def _draft(self, request: PrepareRequest, view: DomainView) -> InstanceRecord:
         vmi = decode_vmi(request)
