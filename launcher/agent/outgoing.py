@@ -16,13 +16,13 @@ from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_options import outbound_limit
 from launcher.agent.migration_queue import Slots
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
-from launcher.agent.outgoing_ends import before_the_end, ended, failed
+from launcher.agent.outgoing_ends import before_the_end, ended, failed, outdated, over, require_in_doubt
 from launcher.agent.peers import GrpcPeer, peer_of
 from launcher.agent.port import MigrationView
 from launcher.agent.recordings import Recordings, header_of
 from launcher.agent.release import released
 from launcher.agent.reminder import remind
-from launcher.agent.settlement import HANDS_OFF, settled
+from launcher.agent.settlement import settled
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
 from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, WrongPhase
@@ -38,8 +38,6 @@ from launcher.spec.codec import dec_hook, enc_hook
 log = get(__name__)
 
 KIND = "outgoing"
-KEPT = 100
-"""Ended migrations that are remembered; older ones are dropped."""
 LET_GO_S = 30.0
 """So long the end of a migration is held back until this node has let go of the guest that left."""
 CONFIRM_AGAIN_S = 10.0
@@ -167,25 +165,18 @@ class OutgoingRuns:
         if engine is not None and engine.record.interrupted:
             engine.nudge()
             return
-        if entry.attempt.phase is not Phase.FAILED or entry.attempt.cause not in HANDS_OFF:
-            state = entry.attempt.cause.value or entry.attempt.phase.value
-            raise WrongPhase(
-                f"{key} cannot be recovered: it is {state}",
-                hint=f"only what ended as {', '.join(sorted(HANDS_OFF))} can",
-            )
+        require_in_doubt(key, entry.attempt)
         entry = msgspec.structs.replace(entry, attempt=reopened(entry.attempt, self._services.clock.now()))
         await self.save(entry)
         self.run(entry)
 
     async def delete(self, key: str) -> None:
-        """Forget a migration, now or when it has ended."""
+        """Forget a migration, now or when it is over."""
         entry = self._entries.get(key)
         if entry is None:
             raise NotFound("VirtualMachineInstanceMigration", key)
-        if ended(entry.attempt) and key not in self._settling:
-            await self.drop(entry)
-            return
         await self.save(msgspec.structs.replace(entry, deleted=True))
+        await self._tidy(key)
         if not entry.attempt.phase.final:
             await self.cancel(key)
 
@@ -208,6 +199,8 @@ class OutgoingRuns:
             self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
         # In one: what is let go of without being deleted is let run.
         await machine.update(lambda record: msgspec.structs.replace(record, outgoing="", desired="deleted"))
+        if entry is not None:
+            await self._tidy(entry.key)
 
     async def close(self) -> None:
         """Close the connections to peers."""
@@ -249,8 +242,7 @@ class OutgoingRuns:
         self._publish(self._entries[key])
         if self._entries[key].attempt.untold:
             self._supervisor.spawn(self._remind(self._entries[key]), name=f"reminder {key}")
-        if self._entries[key].deleted:
-            await self.drop(self._entries[key])
+        await self._tidy(key)
         await self._trim()
 
     async def _to_its_end(self, entry: OutgoingEntry, machine: Machine) -> None:
@@ -375,14 +367,23 @@ class OutgoingRuns:
         if present is not None and present.attempt == entry.attempt:
             told = msgspec.structs.replace(entry.attempt, untold=False)
             await self.save(msgspec.structs.replace(present, attempt=told))
+        await self._tidy(entry.key)
+
+    async def _tidy(self, key: str) -> None:
+        """Drop a migration that is to be forgotten, once it is over."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.deleted and over(entry.attempt, self._held()):
+            await self.drop(entry)
 
     async def _trim(self) -> None:
-        held = {record.outgoing for record in self._instances.records()}  # what is in doubt is kept
-        over = [e for e in self.entries() if ended(e.attempt) and e.attempt.attempt not in held]
-        over.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
-        for entry in over[: max(0, len(over) - KEPT)]:
+        for entry in outdated(self.entries(), self._held()):
             await self.drop(entry)
         await self._prune()
+
+    def _held(self) -> frozenset[str]:
+        """The attempts that an instance is tied to, and those whose end is being settled."""
+        settling = (self._entries[key].attempt.attempt for key in self._settling if key in self._entries)
+        return frozenset((*(record.outgoing for record in self._instances.records()), *settling))
 
     async def _prune(self) -> None:
         tokens = (token for entry in self.entries() for token in entry.attempt.tokens)

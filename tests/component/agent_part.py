@@ -52,10 +52,10 @@ from launcher.spec.model import (
 
 UID = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 NAMESPACE = "lab"
-MANIFEST = f"""
+MANIFEST = """
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
-metadata: {{name: web, namespace: {NAMESPACE}, uid: {UID}}}
+metadata: {{name: {name}, namespace: {namespace}, uid: {uid}}}
 spec:
   domain:
     memory: {{guest: 128Mi}}
@@ -192,10 +192,13 @@ class Disk:
     folder: Path
     running: list[AgentPart] = field(default_factory=list)
 
-    async def write(self, record: InstanceRecord, entries: Iterable[OutgoingEntry]) -> None:
-        """An older process left an instance and migrations."""
+    async def write(
+        self, records: InstanceRecord | Iterable[InstanceRecord], entries: Iterable[OutgoingEntry]
+    ) -> None:
+        """An older process left instances and migrations."""
         store = await Store.open(self.folder / "launcher.db")
-        await store.save_instance(record)
+        for record in [records] if isinstance(records, InstanceRecord) else records:
+            await store.save_instance(record)
         for entry in entries:
             await store.put(KIND, entry.attempt.attempt, msgspec.json.encode(entry, enc_hook=enc_hook))
         await store.close()
@@ -241,8 +244,9 @@ class Disk:
             await self.running.pop().stop()
 
 
-def instance(outgoing: str = "") -> InstanceRecord:
+def instance(outgoing: str = "", *, name: str = "web") -> InstanceRecord:
     """A running instance, which the migration ``outgoing`` has."""
+    uid = UID if name == "web" else f"uid-of-{name}"
     site = Site(
         facts=assumed_facts(),
         plan=PlanSettings(),
@@ -251,16 +255,27 @@ def instance(outgoing: str = "") -> InstanceRecord:
         holdings=(),
     )
     made = draft(
-        load_vmi(MANIFEST), Companions(), uid=UID, site=site, now="2026-01-01T00:00:00Z", boot_id="boot-1"
+        load_vmi(MANIFEST.format(name=name, namespace=NAMESPACE, uid=uid)),
+        Companions(),
+        uid=uid,
+        site=site,
+        now="2026-01-01T00:00:00Z",
+        boot_id="boot-1",
     )
     return msgspec.structs.replace(made, phase="Running", prepared=True, outgoing=outgoing)
 
 
 def entry(
-    name: str, target: str, *, phase: Phase, at: str = "2026-01-01T00:00:00Z", **changes: object
+    name: str,
+    target: str,
+    *,
+    phase: Phase,
+    at: str = "2026-01-01T00:00:00Z",
+    of: InstanceRecord | None = None,
+    **changes: object,
 ) -> OutgoingEntry:
     """A migration of that instance that came to ``phase`` at ``at``."""
-    record = instance()
+    record = of or instance()
     attempt = AttemptRecord(
         outgoing=Outgoing(
             attempt=f"uid-{name}",
@@ -279,7 +294,7 @@ def entry(
     metadata = ObjectMeta(name=name, namespace=NAMESPACE, uid=f"uid-{name}", creation_timestamp=at)
     return OutgoingEntry(
         manifest=VirtualMachineInstanceMigration(
-            metadata=metadata, spec=VirtualMachineInstanceMigrationSpec(vmi_name="web")
+            metadata=metadata, spec=VirtualMachineInstanceMigrationSpec(vmi_name=record.name)
         ),
         target=target,
         uid=record.uid,

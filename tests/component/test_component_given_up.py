@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_part import Disk, StandInHypervisor, failed, instance, reminders
+from agent_part import NAMESPACE, Disk, StandInHypervisor, failed, instance, reminders
 from standin_agent import StandInAgent
 
 from launcher.agent import reminder
 from launcher.api.server import ApiServer
-from launcher.errors import LauncherError, Unavailable
+from launcher.errors import LauncherError, Unavailable, WrongPhase
 from launcher.migration.attempt import Cause
 from launcher.migration.peer import TargetState
 
@@ -69,6 +69,8 @@ async def test_the_target_is_told_until_it_has_heard_it(
     assert stored["move"].attempt.cause is Cause.POST_COPY_FAILED
     await part.migrations.cancel_of(part.machine)
     assert reminders() == []
+    with pytest.raises(WrongPhase, match="given up"):
+        await part.migrations.recover(NAMESPACE, "move")
 
 
 async def test_an_agent_that_restarts_tells_it_again(

@@ -23,7 +23,7 @@ import pytest
 from agent_world import eventually, qemu_pid
 from migration_matrix import NAME, WIRE_MBIT, Subject, frozen, matrix, mode, phase
 
-from launcher.agent.outgoing import KEPT
+from launcher.agent.outgoing_ends import KEPT
 from launcher.lab.node import Node
 
 pytestmark = [pytest.mark.node, pytest.mark.slow]
