@@ -18,13 +18,13 @@ from launcher.agent.departure import moved_disks
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
-from launcher.agent.moved_volumes import objections, spots
+from launcher.agent.moved_volumes import objections, same_place, spots
 from launcher.agent.port import MigrationView
 from launcher.agent.records import InstanceRecord
 from launcher.agent.volume_moves import arranged, moved, withdrawn
 from launcher.domain.block_copy import copy_xml
 from launcher.domain.read import read_domain
-from launcher.errors import HypervisorUnavailable, LauncherError, NotFound
+from launcher.errors import Conflict, HypervisorUnavailable, LauncherError, NotFound, TimedOut
 from launcher.host.logging import get
 from launcher.migration.attempt import AttemptRecord, Cause, Phase, Transition
 from launcher.migration.copy_clock import CopyClock, overdue
@@ -46,7 +46,6 @@ from launcher.migration.reasons import unfit
 from launcher.plan.steps import AnyStep
 from launcher.spec.model import VirtualMachineInstanceMigration
 from launcher.storage.destination import fit
-from launcher.storage.identity import identities
 
 log = get(__name__)
 
@@ -100,6 +99,7 @@ class InPlaceRun:
         self._instances = instances
         self._entries = entries
         self._issued: set[str] = set()
+        self._unsure: set[str] = set()
         self._look = asyncio.Event()
 
     def nudge(self) -> None:
@@ -161,7 +161,7 @@ class InPlaceRun:
         after = await self._after(record, frozenset(disk.volume for disk in disks))
         others = (other.record for other in self._instances.machines() if not other.ended)
         await require_apart(after, others)
-        return (*await objections(after, disks), *await asyncio.to_thread(_same_place, record, after, disks))
+        return (*await objections(after, disks), *await asyncio.to_thread(same_place, record, after, disks))
 
     async def _make(self) -> tuple[DiskCopy, ...]:
         """Bring the destinations to their sizes, journalled."""
@@ -201,6 +201,9 @@ class InPlaceRun:
                 now = next_step(self._entry.copies, seen, give_up=give_up, issued=frozenset(self._issued))
                 if now.copies != self._entry.copies:
                     await self._save(copies=now.copies)
+                if now.ended and self._unsure:
+                    await self._settle_unsure()
+                    continue
                 if now.ended:
                     await self._finish(cause, give_up)
                     return
@@ -258,6 +261,8 @@ class InPlaceRun:
                 except HypervisorUnavailable:
                     raise
                 except LauncherError as error:
+                    if isinstance(error, TimedOut):
+                        self._unsure.add(copy.volume)
                     await self._save(copies=failed(self._entry.copies, copy, str(error)))
                     return
                 self._issued.add(copy.volume)
@@ -270,6 +275,20 @@ class InPlaceRun:
                 await hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
             case None:
                 return
+
+    async def _settle_unsure(self) -> None:
+        """End copies whose call did not return in time, once it did: what it began later would be nobody's,
+        and write to a claim that is given to another."""
+        uuid = self._machine.record.plan.identity.uuid
+        for copy in self._entry.copies:
+            if copy.volume in self._unsure and copy.state == "left":
+                try:
+                    await self._services.hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
+                except (HypervisorUnavailable, Conflict, TimedOut):
+                    raise  # It hangs still, or nobody can be asked.
+                except LauncherError:
+                    log.info("a copy of a disk never began", migration=self._key, volume=copy.volume)
+        self._unsure.clear()
 
     async def _measure(self, clock: CopyClock) -> CopyClock:
         """How far the copies are, shown."""
@@ -393,23 +412,6 @@ def _steps(after: InstanceRecord, disks: tuple[MovedDisk, ...]) -> tuple[AnyStep
     """What is made for the copies of ``disks``; ``after`` has the new claims."""
     sizes = {disk.volume: disk.bytes for disk in disks}
     return arranged([s for s in after.plan.steps if getattr(s, "volume", None) in sizes], sizes)
-
-
-def _same_place(
-    record: InstanceRecord, after: InstanceRecord, disks: tuple[MovedDisk, ...]
-) -> tuple[str, ...]:
-    """Claims that are where their volumes are already. Blocking: looks at files."""
-    names = {disk.volume for disk in disks}
-    old = {d.name: d.source.path for d in record.plan.devices.disks if d.source is not None}
-    new = {
-        d.name: d.source.path for d in after.plan.devices.disks if d.source is not None and d.name in names
-    }
-    leads = identities({*old.values(), *new.values()})
-    return tuple(
-        f"volume {name!r}: {path} is where the volume is already"
-        for name, path in new.items()
-        if leads[path] == leads[old[name]]
-    )
 
 
 def _late(attempt: AttemptRecord) -> str:

@@ -17,6 +17,7 @@ from launcher.migration.peer import MovedDisk
 from launcher.plan.model import VMPlan
 from launcher.plan.volumes import claim_name
 from launcher.storage.destination import Spot, fit, objection
+from launcher.storage.identity import identities
 
 
 def spots(record: InstanceRecord, moved: Sequence[MovedDisk]) -> tuple[Spot, ...]:
@@ -81,3 +82,20 @@ async def make_ready(
         if disk.name in slices
     }
     return plan, sources
+
+
+def same_place(
+    record: InstanceRecord, after: InstanceRecord, disks: tuple[MovedDisk, ...]
+) -> tuple[str, ...]:
+    """Claims that are where their volumes are already. Blocking: looks at files."""
+    names = {disk.volume for disk in disks}
+    old = {d.name: d.source.path for d in record.plan.devices.disks if d.source is not None}
+    new = {
+        d.name: d.source.path for d in after.plan.devices.disks if d.source is not None and d.name in names
+    }
+    leads = identities({*old.values(), *new.values()})
+    return tuple(
+        f"volume {name!r}: {path} is where the volume is already"
+        for name, path in new.items()
+        if leads[path] == leads[old[name]]
+    )
