@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from launcher.agent.destinations import destination
 from launcher.agent.drain_plan import (
     Candidate,
     Leaving,
@@ -30,7 +31,7 @@ from launcher.agent.migration_options import link_bps, outbound_limit
 from launcher.agent.migrations import KIND, Migrations
 from launcher.agent.peers import peer_of
 from launcher.agent.port import Capacity, DrainRequest, DrainStep, MigrationView
-from launcher.errors import InvalidRequest, LauncherError, NotFound, Violation
+from launcher.errors import LauncherError, NotFound
 from launcher.host.config import Config
 from launcher.migration.cause import Cause
 from launcher.spec.model import (
@@ -151,16 +152,8 @@ class Drains:
 
     def _targets(self, request: DrainRequest) -> tuple[str, ...]:
         peers = self._config.peers
-        for target in request.targets:
-            if target not in peers and ":" not in target:
-                known = ", ".join(sorted(peers)) or "none is configured"
-                wrong = Violation(
-                    field="targets",
-                    type="FieldValueNotFound",
-                    value=target[:80],
-                    message=f"no such peer; accepted are ADDRESS:PORT and the peers of this node: {known}",
-                )
-                raise InvalidRequest([wrong])
+        for target in request.targets or peers:
+            destination(self._config, target, field="targets")
         return tuple(dict.fromkeys(request.targets or sorted(peers)))
 
 

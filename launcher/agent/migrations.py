@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from launcher.agent.destinations import destination
 from launcher.agent.expected import Expected
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.in_place import InPlace
@@ -242,8 +243,8 @@ class Migrations:
             return _address(sent.connect_url, target)
         wanted = target or manifest.spec.added_node_selector.get(HOSTNAME_LABEL, "")
         field = "target" if target else f"spec.addedNodeSelector[{HOSTNAME_LABEL}]"
-        known = ", ".join(sorted(self._config.peers)) or "none is configured"
         if not wanted:
+            known = ", ".join(sorted(self._config.peers)) or "none is configured"
             message = f"required: where to migrate to; peers of this node: {known}"
             raise InvalidRequest([Violation(field=field, type="FieldValueRequired", message=message)])
         if wanted == self._config.node_name:
@@ -251,14 +252,7 @@ class Migrations:
             raise InvalidRequest(
                 [Violation(field=field, type="FieldValueInvalid", value=wanted, message=message)]
             )
-        if wanted in self._config.peers:
-            return wanted, self._config.peers[wanted]
-        if ":" in wanted:
-            return wanted, wanted
-        message = f"no such peer; accepted are ADDRESS:PORT and the peers of this node: {known}"
-        raise InvalidRequest(
-            [Violation(field=field, type="FieldValueNotFound", value=wanted, message=message)]
-        )
+        return wanted, destination(self._config, wanted, field=field)
 
     def _identified(self, manifest: VirtualMachineInstanceMigration) -> VirtualMachineInstanceMigration:
         metadata = manifest.metadata or ObjectMeta()

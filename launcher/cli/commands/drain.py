@@ -33,6 +33,8 @@ def drain(targets: str, dry_run: bool, undo: bool, instances: tuple[str, ...]) -
     """
     from launcher.v1.drain_pb2 import DrainResponse
 
+    if undo and (dry_run or targets):
+        raise click.UsageError("--undo goes with neither --to nor --dry-run")
     wanted = [node.strip() for node in targets.split(",") if node.strip()]
     names = [name if "/" in name else f"{current().namespace}/{name}" for name in instances]
     left: list[DrainResponse] = []
