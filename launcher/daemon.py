@@ -26,6 +26,7 @@ from launcher.host import config as configuration
 from launcher.host.config import Config
 from launcher.host.logging import get, setup
 from launcher.host.systemd import Notifier, notifier
+from launcher.host.threads import widen
 from launcher.hypervisor.driver import LibvirtHypervisor
 from launcher.hypervisor.port import ConnectionEvent, Event, Hypervisor
 from launcher.metrics.http import MetricsServer
@@ -72,6 +73,7 @@ async def serve(config: Config) -> None:
     """Run the agent until a signal."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    widen(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
