@@ -319,10 +319,10 @@ def test_what_is_refused_or_cancelled_leaves_the_guest_where_it_was(
     with shell(a, "held") as within:
         within.run(f"dd if=/dev/urandom of=/dev/vda bs={MIB} count=16 conv=fsync 2>/dev/null")
     ask(a, "held", "two", two)
-    a.migrations.create(migration("held", "out"), target="b")
-    disks_first(a, "out")
-    a.migrations.cancel("out", namespace="default")
-    report = migrated(a, "out").report
+    a.migrations.create(migration("held", "given-up"), target="b")
+    disks_first(a, "given-up")
+    a.migrations.cancel("given-up", namespace="default")
+    report = migrated(a, "given-up").report
     assert not report.succeeded
     vmi = running(a, "held")
     assert claim_of(vmi) == "one"
