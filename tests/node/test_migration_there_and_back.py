@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +25,12 @@ from migration_matrix import NAME, WIRE_MBIT, Subject, frozen, matrix, mode, pha
 
 from launcher.agent.outgoing_ends import KEPT
 from launcher.lab.node import Node
+from launcher.v1.migrations_pb2 import Migration
 
 pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 COUNT = int(os.environ.get("LAUNCHER_MIGRATIONS", "100")) // 2 * 2
+PHASES = ("Pending", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed")
 QUIET = COUNT * 3 // 10
 """The last ones run without restarts: what an agent loses shows only while it lives."""
 WARM = QUIET // 4
@@ -40,8 +42,16 @@ GROWTH_MIB = 12
 """Python's and gRPC's arenas settle within this; a record that is kept of each migration is a few KiB."""
 NICS = "interfaces: [{name: pod, masquerade: {}}, {name: lab, bridge: {}}]"
 NETWORKS = "[{name: pod, pod: {}}, {name: lab, multus: {networkName: lab}}]"
-# What is looked for, and then up to so many seconds more.
-MOMENTS = {"ask": 1.0, "prepare": 0.3, "pre-copy": 2.0, "hand-over": 0.3, "post-copy": 1.0, "settle": 0.3}
+MOMENTS = {
+    "ask": ("at once", "when it is known"),
+    "prepare": ("PreparingTarget", "TargetReady", "Running"),
+    "pre-copy": (),
+    "hand-over": ("when the guest is stopped",),
+    "post-copy": (),
+    "settle": ("when it runs there", "when it is not here any more", "when its end is told"),
+}
+"""What is waited for, one of them; for none of them until a share of what remains is copied, at most MOST."""
+MOST = 0.3
 VICTIMS = ("source", "target", "both")
 FOLDERS = ("/var/lib/launcher", "/run/launcher", "/var/lib/libvirt", "/run/libvirt")
 ENDED = {"outgoing": 6000, "incoming": 500}
@@ -55,15 +65,26 @@ class Trip:
 
     number: int
     moment: str
-    after_s: float
+    chance: float
     victims: str
     signal: int
     post_copy: bool
 
+    @property
+    def step(self) -> str:
+        """Which of the things that are waited for."""
+        steps = MOMENTS[self.moment]
+        return steps[int(self.chance * len(steps))] if steps else f"{self.share:.0%}"
+
+    @property
+    def share(self) -> float:
+        """How much of what remained is copied first."""
+        return self.chance * MOST
+
     def __str__(self) -> str:
         how = "post-copy" if self.post_copy else "pre-copy"
         name = signal.Signals(self.signal).name
-        restart = f", {name} to {self.victims} at {self.moment} + {self.after_s:.1f} s" if self.moment else ""
+        restart = f", {name} to {self.victims} at {self.moment}, {self.step}" if self.moment else ""
         return f"{self.number}: {how}{restart}"
 
 
@@ -89,7 +110,7 @@ def trips() -> Iterator[Trip]:
         yield Trip(
             number=number,
             moment=moment if number < COUNT - QUIET else "",
-            after_s=dice.uniform(0, MOMENTS.get(moment, 0)),
+            chance=dice.random(),
             victims=dice.choice(VICTIMS),
             signal=dice.choice((signal.SIGKILL, signal.SIGTERM)),
             post_copy=post_copy,
@@ -104,7 +125,6 @@ def subject(needs_nodes: None) -> Iterator[Subject]:
 
 
 def restart(subject: Subject, trip: Trip) -> None:
-    time.sleep(trip.after_s)
     sides = {"source": [subject.source], "target": [subject.target]}
     victims = sides.get(trip.victims, [subject.source, subject.target])
     for node in victims:
@@ -121,18 +141,26 @@ def travel(subject: Subject, trip: Trip) -> str:
     subject.policy(post_copy=trip.post_copy)
     subject.target.rate(WIRE_MBIT if slow else None)
     if trip.moment == "ask":
-        thread = threading.Thread(target=restart, args=(subject, trip))
+        name, known = f"{NAME}-{subject.number + 1}", trip.step == "when it is known"
+
+        def restart_meanwhile() -> None:
+            if known:
+                subject.until(name, lambda m: True)
+            restart(subject, trip)
+
+        thread = threading.Thread(target=restart_meanwhile)
         thread.start()
-        name = subject.ask()
+        assert subject.ask() == name
         thread.join(120)
         assert not thread.is_alive()
     else:
         name = subject.ask()
     match trip.moment:
         case "prepare":
-            subject.until(name, lambda m: phase(m) not in {"", "Pending"})
+            later = PHASES[PHASES.index(trip.step) :]
+            subject.until(name, lambda m: phase(m) in later)
         case "pre-copy":
-            subject.until_data(name)
+            copied(subject, name, lambda m: m.progress.iteration >= 1, trip.share)
         case "hand-over":
             subject.until_data(name)
             with frozen(subject.target.libvirtd_pid):
@@ -140,16 +168,30 @@ def travel(subject: Subject, trip: Trip) -> str:
                 eventually("the switch", lambda: domain_state(subject.source) == "paused (migrating)")
                 restart(subject, trip)
             return name
+        case "post-copy":
+            copied(subject, name, lambda m: mode(m) == "PostCopy", trip.share)
         case "settle":
             eventually("it runs there", lambda: domain_state(subject.target).startswith("running"))
-        case "post-copy":
-            subject.until(name, lambda m: mode(m) == "PostCopy")
+            if trip.step == "when it is not here any more":
+                gone = ("shut off", "error")
+                eventually("it is not here", lambda: domain_state(subject.source).startswith(gone))
+            elif trip.step == "when its end is told":
+                subject.ended(name)
     if trip.moment not in {"", "ask"}:
         restart(subject, trip)
     if trip.post_copy:
         subject.until(name, lambda m: mode(m) == "PostCopy")
     subject.target.rate(None)
     return name
+
+
+def copied(subject: Subject, name: str, begun: Callable[[Migration], bool], share: float) -> None:
+    """Wait until it has begun, and then until so much of what remained is copied, or the next pass begins."""
+    first = subject.until(name, lambda m: begun(m) and m.progress.remaining_bytes).progress
+    left = first.remaining_bytes * (1 - share)
+    subject.until(
+        name, lambda m: m.progress.iteration > first.iteration or m.progress.remaining_bytes <= left
+    )
 
 
 def domain_state(node: Node) -> str:
