@@ -368,8 +368,7 @@ class InPlaceRun:
             ),
         )
         log.info("migration ended", migration=self._key, phase=phase.value, cause=cause.value, why=reason)
-        entry = msgspec.structs.replace(self._entry, attempt=attempt)
-        state = migration_state(entry.as_outgoing())
+        state = migration_state(msgspec.structs.replace(self._entry, attempt=attempt).as_outgoing())
 
         def change(record: InstanceRecord) -> InstanceRecord:
             record = withdrawn(record) if cause is Cause.CANCELLED else record
@@ -378,7 +377,8 @@ class InPlaceRun:
         # The instance first: who sees the end finds it free. An agent that dies in between comes here again.
         with contextlib.suppress(NotFound):
             await self._machine.update(change)
-        await self._entries.save(entry)
+        # As it is now: it may be to be forgotten meanwhile.
+        await self._entries.save(msgspec.structs.replace(self._entry, attempt=attempt))
 
     async def _enter(
         self, phase: Phase, *, copies: tuple[DiskCopy, ...] = (), job_began: float | None = None

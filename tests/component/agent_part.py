@@ -13,6 +13,7 @@ import msgspec
 
 from launcher.agent.draft import Site, draft
 from launcher.agent.hostfacts import HostFacts
+from launcher.agent.in_place_run import InPlaceEntry
 from launcher.agent.instances import Instances
 from launcher.agent.ledger import Limits
 from launcher.agent.machine import Machine, Services
@@ -62,6 +63,7 @@ spec:
     devices: {{autoattachPodInterface: false}}
 """
 KIND = "outgoing"
+WITHIN = "in-place"
 
 
 class StandInFacts:
@@ -119,9 +121,10 @@ class StandInHypervisor:
 
 
 class SlowStore(Store):
-    """A store whose disk is busy with the first text that ``slow`` picks until ``go`` is set; others wait."""
+    """A store that is busy with what ``slow`` or ``slow_with`` picks until ``go`` is set."""
 
     slow: Callable[[bytes], bool]
+    slow_with: Callable[[InstanceRecord], bool]
     begun: asyncio.Event
     go: asyncio.Event
     turn: asyncio.Lock
@@ -129,7 +132,7 @@ class SlowStore(Store):
 
     def ready(self) -> Self:
         """Nothing is slow yet."""
-        self.slow = lambda _text: False
+        self.slow, self.slow_with = (lambda _text: False), (lambda _record: False)
         self.begun, self.go, self.turn, self.waiting = asyncio.Event(), asyncio.Event(), asyncio.Lock(), 0
         return self
 
@@ -141,6 +144,12 @@ class SlowStore(Store):
                 await self.go.wait()
             await super().put(kind, key, record)
         self.waiting -= 1
+
+    async def save_instance(self, record: InstanceRecord) -> None:
+        if self.slow_with(record):
+            self.begun.set()
+            await self.go.wait()
+        await super().save_instance(record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,14 +202,17 @@ class Disk:
     running: list[AgentPart] = field(default_factory=list)
 
     async def write(
-        self, records: InstanceRecord | Iterable[InstanceRecord], entries: Iterable[OutgoingEntry]
+        self,
+        records: InstanceRecord | Iterable[InstanceRecord],
+        entries: Iterable[OutgoingEntry | InPlaceEntry],
     ) -> None:
         """An older process left instances and migrations."""
         store = await Store.open(self.folder / "launcher.db")
         for record in [records] if isinstance(records, InstanceRecord) else records:
             await store.save_instance(record)
         for entry in entries:
-            await store.put(KIND, entry.attempt.attempt, msgspec.json.encode(entry, enc_hook=enc_hook))
+            kind = WITHIN if isinstance(entry, InPlaceEntry) else KIND
+            await store.put(kind, entry.attempt.attempt, msgspec.json.encode(entry, enc_hook=enc_hook))
         await store.close()
 
     async def start(
@@ -305,3 +317,8 @@ def entry(
 def failed(name: str, target: str, cause: Cause, **changes: object) -> OutgoingEntry:
     """One that failed."""
     return entry(name, target, phase=Phase.FAILED, cause=cause, reason=f"for {cause.value}", **changes)  # type: ignore[arg-type]
+
+
+def within(found: OutgoingEntry) -> InPlaceEntry:
+    """A migration that only moves volumes, as far as that one."""
+    return InPlaceEntry(manifest=found.manifest, uid=found.uid, attempt=found.attempt)

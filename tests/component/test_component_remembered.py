@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from agent_part import NAMESPACE, AgentPart, Disk, StandInHypervisor, entry, failed, instance
+from agent_part import (
+    NAMESPACE,
+    WITHIN,
+    AgentPart,
+    Disk,
+    StandInHypervisor,
+    entry,
+    failed,
+    instance,
+    within,
+)
 from standin_agent import StandInAgent
 
-from launcher.agent import reminder
+from launcher.agent import in_place, reminder
 from launcher.agent.migration_status import OutgoingEntry
 from launcher.agent.outgoing_ends import KEPT
 from launcher.agent.recordings import Recordings, header_of
@@ -163,3 +174,17 @@ async def test_what_was_in_doubt_is_forgotten_with_its_instance(disk: Disk) -> N
     assert shown(part) == {"doubt"}
     await part.migrations.cancel_of(part.machine)
     assert shown(part) == set(await part.stored()) == set()
+
+
+async def test_of_moves_of_volumes_the_oldest_is_dropped_as_well(disk: Disk) -> None:
+    oldest, *kept = [ended(number) for number in range(in_place.KEPT)]
+    last = entry("last", NOWHERE, phase=Phase.PENDING, cancel=True)
+    away = failed("away", NOWHERE, Cause.CANCELLED, at=BEFORE_ALL)
+    moves = [within(one) for one in (*kept, last, oldest)]
+    await disk.write(instance("uid-last"), [*moves, away])
+    part = await disk.start(StandInHypervisor())
+    async with asyncio.timeout(20):
+        while name(oldest) in shown(part):
+            await asyncio.sleep(0.005)
+    assert shown(part) == {*map(name, kept), "last", "away"}
+    assert set(await part.store.documents(WITHIN)) == {f"uid-{one}" for one in (*map(name, kept), "last")}

@@ -9,12 +9,23 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_part import NAMESPACE, AgentPart, Disk, StandInFacts, StandInHypervisor, entry, instance
+from agent_part import (
+    NAMESPACE,
+    WITHIN,
+    AgentPart,
+    Disk,
+    StandInFacts,
+    StandInHypervisor,
+    entry,
+    instance,
+    within,
+)
 from standin_agent import StandInAgent
 
 from launcher.agent.records import InstanceRecord
 from launcher.api.server import ApiServer
 from launcher.host.clock import SystemClock
+from launcher.hypervisor.port import ConnectionEvent
 from launcher.migration.attempt import Cause, Phase
 from launcher.spec.model import UtilityVolume
 
@@ -97,6 +108,22 @@ async def test_what_it_waits_for_changes_while_the_request_is_written_down(
         await request
     await cancelled(part)
     assert agent.prepared == []
+
+
+async def test_a_move_of_volumes_ends_while_it_is_to_be_forgotten(disk: Disk, target: str) -> None:
+    move = within(entry("move", target, phase=Phase.PENDING, cancel=True))
+    await disk.write(instance("uid-move"), [move])
+    part = await disk.start()
+    part.store.slow_with = lambda record: not record.outgoing
+    part.hypervisor.connected = True
+    part.migrations.on_event(ConnectionEvent(up=True))
+    async with asyncio.timeout(20):
+        await part.store.begun.wait()
+        await part.migrations.delete(NAMESPACE, "move")
+        part.store.go.set()
+        while await part.store.documents(WITHIN):
+            await asyncio.sleep(0.005)
+    assert part.machine.record.outgoing == ""
 
 
 def utility(record: InstanceRecord, *volumes: UtilityVolume) -> InstanceRecord:
