@@ -123,6 +123,12 @@ class Migrations:
         metadata = named.metadata or ObjectMeta()
         key = f"{metadata.namespace}/{metadata.name}"
         if named.spec.receive is not None and self._runs.find(key) is None:
+            if target:
+                message = "what is received comes to this node, and goes to no other"
+                wrong = Violation(
+                    field="target", type="FieldValueInvalid", value=target[:80], message=message
+                )
+                raise InvalidRequest([wrong])
             return await self.expected.create(named)
         present = self._runs.find(key) or self._in_place.find(key)
         if present is not None:
@@ -245,7 +251,7 @@ class Migrations:
         field = "target" if target else f"spec.addedNodeSelector[{HOSTNAME_LABEL}]"
         if not wanted:
             known = ", ".join(sorted(self._config.peers)) or "none is configured"
-            message = f"required: where to migrate to; peers of this node: {known}"
+            message = f"required: where to migrate to, here or by --to NODE; peers of this node: {known}"
             raise InvalidRequest([Violation(field=field, type="FieldValueRequired", message=message)])
         if wanted == self._config.node_name:
             message = "the instance is on this node already"

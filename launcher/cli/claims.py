@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from launcher.v1.types_pb2 import ClaimBinding
 
 
-def claim_binding(text: str) -> ClaimBinding:
-    """Read ``NAME=PATH[,block][,shared][,preallocated][,capacity=SIZE]``.
+def claim_binding(text: str, *, option: str = "--claim") -> ClaimBinding:
+    """Read ``NAME=PATH[,block][,shared][,preallocated][,capacity=SIZE]``, given by ``option``.
 
     Raises:
         InvalidRequest: it is not of that form.
@@ -23,7 +23,7 @@ def claim_binding(text: str) -> ClaimBinding:
     name, _, rest = text.partition("=")
     path, *flags = rest.split(",")
     if not name or not path.startswith("/"):
-        raise _invalid(text, "must be NAME=PATH with an absolute path")
+        raise _invalid(option, text, "must be NAME=PATH with an absolute path")
     binding = ClaimBinding(claim=name, path=path)
     for flag in flags:
         key, _, value = flag.partition("=")
@@ -37,13 +37,11 @@ def claim_binding(text: str) -> ClaimBinding:
             try:
                 binding.capacity = Quantity(value).bytes_floor()
             except ValueError as error:
-                raise _invalid(text, f"capacity: {error}") from error
+                raise _invalid(option, text, f"capacity: {error}") from error
         else:
-            raise _invalid(text, f"{flag!r} is none of block, shared, preallocated, capacity=SIZE")
+            raise _invalid(option, text, f"{flag!r} is none of block, shared, preallocated, capacity=SIZE")
     return binding
 
 
-def _invalid(value: str, message: str) -> InvalidRequest:
-    return InvalidRequest(
-        [Violation(field="--claim", type="FieldValueInvalid", value=value, message=message)]
-    )
+def _invalid(option: str, value: str, message: str) -> InvalidRequest:
+    return InvalidRequest([Violation(field=option, type="FieldValueInvalid", value=value, message=message)])

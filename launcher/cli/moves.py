@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from launcher.v1.types_pb2 import Companions
 
 STRATEGY = "Migration"
+_CLAIMS = {"persistentVolumeClaim": "claimName", "dataVolume": "name"}
+"""Sources of volumes that are claims, and how they name them."""
 
 
 def ask_moves(client: Client, name: str, namespace: str, moves: tuple[str, ...]) -> Object:
@@ -33,7 +35,7 @@ def ask_moves(client: Client, name: str, namespace: str, moves: tuple[str, ...])
             raise _invalid(text, "must be VOLUME=CLAIM, or VOLUME=CLAIM=PATH with where that lies")
         _point(wanted, volume, claim.partition("=")[0], text)
         if "=" in claim:
-            companions.claims.append(claim_binding(claim))
+            companions.claims.append(claim_binding(claim, option="--volume"))
     client.instances.update(wanted, companions, namespace=namespace, volumes_strategy=STRATEGY)
     return before
 
@@ -48,12 +50,12 @@ def _point(vmi: Object, name: str, claim: str, text: str) -> None:
     volume = next((found for found in volumes if found["name"] == name), None)
     if volume is None:
         raise NotFound("volume", name, hint=f"there are {', '.join(v['name'] for v in volumes) or 'none'}")
-    if "persistentVolumeClaim" in volume:
-        volume["persistentVolumeClaim"]["claimName"] = claim
-    elif "dataVolume" in volume:
-        volume["dataVolume"]["name"] = claim
-    else:
+    kind = next((kind for kind in _CLAIMS if kind in volume), None)
+    if kind is None:
         raise _invalid(text, f"volume {name!r} has no claim: persistentVolumeClaim and dataVolume can move")
+    if volume[kind][_CLAIMS[kind]] == claim:
+        raise _invalid(text, f"volume {name!r} is on the claim {claim!r} already; name another one")
+    volume[kind][_CLAIMS[kind]] = claim
 
 
 def _invalid(value: str, message: str) -> InvalidRequest:

@@ -188,6 +188,26 @@ spec:
     assert "there are data, own" in ctl("migrate", "demo", "--volume", "none=new").err
     assert "has no claim" in ctl("migrate", "demo", "--volume", "own=new").err
     assert "must be VOLUME=CLAIM" in ctl("migrate", "demo", "--volume", "data").err
+    assert "is on the claim 'new' already" in ctl("migrate", "demo", "--volume", "data=new=/srv/x").err
+    assert ctl("migrate", "demo", "--volume", "data=x=srv").err.startswith(
+        "error: --volume: must be NAME=PATH"
+    )
+
+
+def test_a_migrations_manifest_may_say_where(
+    ctl: Ctl, manifest: str, agent: StandInAgent, tmp_path: Path
+) -> None:
+    """An example for each end of a migration between nodes that do not know each other goes without --to."""
+    ctl("create", "-f", manifest)
+    examples = Path(__file__).parents[2] / "examples"
+    for end, name in (("receive", "web-comes"), ("send", "web-leaves")):
+        path = tmp_path / f"{end}.yaml"
+        path.write_text(
+            (examples / f"migration-{end}.yaml").read_text().replace("vmiName: web", "vmiName: demo")
+        )
+        created = ctl("create", "-f", str(path))
+        assert created.out == f"virtualmachineinstancemigration.kubevirt.io/{name} created\n"
+        assert agent.targets["default", name] == ""
 
 
 def test_migrate_and_watch(ctl: Ctl, manifest: str, agent: StandInAgent, tmp_path: Path) -> None:

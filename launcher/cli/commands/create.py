@@ -83,9 +83,8 @@ def create(
 
 
 def _migration(client: Client, document: Document, target: str | None, namespace: str) -> Object:
-    if target is None:
-        raise click.UsageError("a migration needs --to NODE")
-    return client.migrations.create(document.text, target=target, namespace=namespace)
+    # Without --to the manifest says where: addedNodeSelector, sendTo, receive; or only volumes move.
+    return client.migrations.create(document.text, target=target or "", namespace=namespace)
 
 
 def _report(created: Object, output: str | None, done: str) -> None:
