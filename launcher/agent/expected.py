@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from launcher.agent.entries import keep
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.port import MigrationReport, MigrationView
@@ -17,7 +18,7 @@ from launcher.agent.watch import Hub
 from launcher.errors import AlreadyExists, Conflict, InvalidSpec, Violation, WrongPhase
 from launcher.migration.peer import PrepareReply, PrepareRequest
 from launcher.migration.target import TargetSide
-from launcher.spec.codec import dec_hook, enc_hook
+from launcher.spec.codec import dec_hook
 from launcher.spec.model import (
     ObjectMeta,
     VirtualMachineInstanceMigration,
@@ -215,9 +216,8 @@ class Expected:
         await self._save(msgspec.structs.replace(entry, transitions=(*entry.transitions, (phase, at))))
 
     async def _save(self, entry: ExpectedEntry) -> None:
-        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
-        text = msgspec.json.encode(entry, enc_hook=enc_hook)
-        await self._services.store.put(KIND, entry.key, text)
+        document = (KIND, entry.key)
+        await keep(self._entries, entry.key, entry, store=self._services.store, document=document)
         self._publish(entry)
 
     def _publish(self, entry: ExpectedEntry) -> None:

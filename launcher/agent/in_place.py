@@ -10,6 +10,7 @@ import asyncio
 
 import msgspec
 
+from launcher.agent.entries import keep
 from launcher.agent.in_place_run import InPlaceEntry, InPlaceRun, shown
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
@@ -21,7 +22,7 @@ from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, Wron
 from launcher.host.logging import get
 from launcher.migration.attempt import AttemptRecord, Outgoing
 from launcher.migration.progress import MigrationProgress
-from launcher.spec.codec import dec_hook, enc_hook
+from launcher.spec.codec import dec_hook
 from launcher.spec.model import VirtualMachineInstanceMigration
 
 log = get(__name__)
@@ -118,9 +119,8 @@ class InPlace:
 
     async def save(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None:
         """Remember an entry and show it."""
-        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
-        text = msgspec.json.encode(entry, enc_hook=enc_hook)
-        await self._services.store.put(KIND, entry.attempt.attempt, text)
+        document = (KIND, entry.attempt.attempt)
+        await keep(self._entries, entry.key, entry, store=self._services.store, document=document)
         if entry.key in self._entries:
             self._publish(self._entries[entry.key], progress)
 

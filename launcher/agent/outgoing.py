@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from launcher.agent.departure import doubt, material
+from launcher.agent.entries import keep
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.instances import Instances
 from launcher.agent.landing import places
@@ -33,7 +34,7 @@ from launcher.migration.attempt import AttemptRecord, CancelAnswer, Cause, Phase
 from launcher.migration.compose import make_policy
 from launcher.migration.progress import MigrationProgress
 from launcher.migration.source import SourceMigration
-from launcher.spec.codec import dec_hook, enc_hook
+from launcher.spec.codec import dec_hook
 
 log = get(__name__)
 
@@ -103,9 +104,8 @@ class OutgoingRuns:
 
     async def save(self, entry: OutgoingEntry) -> None:
         """Remember an entry and show it."""
-        self._entries[entry.key] = entry  # First: what is changed while the store writes is changed in this.
-        text = msgspec.json.encode(entry, enc_hook=enc_hook)
-        await self._services.store.put(KIND, entry.attempt.attempt, text)
+        document = (KIND, entry.attempt.attempt)
+        await keep(self._entries, entry.key, entry, store=self._services.store, document=document)
         if entry.key in self._entries:
             self._publish(self._entries[entry.key])
 

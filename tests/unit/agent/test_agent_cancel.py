@@ -21,7 +21,7 @@ from launcher.agent.records import InstanceRecord, Moment
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
-from launcher.errors import InvalidRequest, NotFound
+from launcher.errors import InvalidRequest, NotFound, StorageError
 from launcher.host.clock import SystemClock
 from launcher.host.config import Config
 from launcher.hypervisor.port import DomainRecord, DomainState, Event, Hypervisor, JobStats
@@ -85,6 +85,13 @@ class Slow:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class Full(Slow):
+    """A store whose disk is full."""
+
+    async def put(self, kind: str, key: str, text: bytes) -> None:
+        raise StorageError("launcher.db", "the disk is full")
 
 
 def entry_of(record: InstanceRecord, folder: Path, phase: Phase) -> OutgoingEntry:
@@ -229,5 +236,18 @@ async def test_a_guest_in_doubt_that_is_deleted_does_not_run_meanwhile(
     assert machine.record.outgoing == ""
     assert decision.actions
     assert not any(isinstance(action, Resume) for action in decision.actions)
+    await runs.close()
+    await store.close()
+
+
+async def test_a_migration_that_could_not_be_written_down_is_none(
+    make_record: Callable[..., InstanceRecord], tmp_path: Path
+) -> None:
+    store = await Store.open(tmp_path / "launcher.db")
+    record = make_record()
+    runs, _, _ = agent(Full(store), record, tmp_path)
+    with pytest.raises(StorageError):
+        await runs.save(entry_of(record, tmp_path, Phase.PENDING))
+    assert runs.entries() == ()
     await runs.close()
     await store.close()
