@@ -7,6 +7,7 @@ They are objects like all migrations, only without a target. What one does is th
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
@@ -115,7 +116,8 @@ class InPlace:
             await self._drop(entry)
             return
         await self.save(msgspec.structs.replace(entry, deleted=True))
-        await self.cancel(key)
+        with suppress(WrongPhase, NotFound):  # It ended while that was written down.
+            await self.cancel(key)
 
     async def save(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None:
         """Remember an entry and show it."""

@@ -212,7 +212,7 @@ class Migrations:
         return self.get(namespace, name)
 
     async def delete(self, namespace: str, name: str) -> MigrationView:
-        """Forget a migration, when it has ended; raises NotFound."""
+        """Forget a migration, when it is over (see ``outgoing_ends.over``); raises NotFound."""
         last = self.get(namespace, name)
         key = f"{namespace}/{name}"
         await self._holder(key).delete(key)

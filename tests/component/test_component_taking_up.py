@@ -110,7 +110,11 @@ async def test_what_it_waits_for_changes_while_the_request_is_written_down(
     assert agent.prepared == []
 
 
-async def test_a_move_of_volumes_ends_while_it_is_to_be_forgotten(disk: Disk, target: str) -> None:
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_move_of_volumes_ends_while_it_is_to_be_forgotten(
+    disk: Disk, target: str, *, written: bool
+) -> None:
+    """Before its end is written down, whether the request is by then or not."""
     move = within(entry("move", target, phase=Phase.PENDING, cancel=True))
     await disk.write(instance("uid-move"), [move])
     part = await disk.start()
@@ -119,8 +123,12 @@ async def test_a_move_of_volumes_ends_while_it_is_to_be_forgotten(disk: Disk, ta
     part.migrations.on_event(ConnectionEvent(up=True))
     async with asyncio.timeout(20):
         await part.store.begun.wait()
-        await part.migrations.delete(NAMESPACE, "move")
+        part.store.slow = lambda text: not written and b'"deleted":true' in text
+        request = asyncio.create_task(part.migrations.delete(NAMESPACE, "move"))
+        while not (request.done() if written else part.store.waiting):
+            await asyncio.sleep(0.005)
         part.store.go.set()
+        await request
         while await part.store.documents(WITHIN):
             await asyncio.sleep(0.005)
     assert part.machine.record.outgoing == ""
