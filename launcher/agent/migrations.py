@@ -220,7 +220,13 @@ class Migrations:
 
     async def recording(self, namespace: str, name: str, *, attempt: int = 0) -> bytes:
         """What is recorded of a migration, as JSON lines; raises NotFound."""
-        return await self._runs.recording(f"{namespace}/{name}", attempt=attempt)
+        key = f"{namespace}/{name}"
+        if self.expected.find(key) is not None:
+            raise NotFound("recording", key, hint="it is recorded where it is sent from")
+        if self._in_place.find(key) is not None:
+            hint = f"only volumes moved; launcherctl describe vmim {name} has the report"
+            raise NotFound("recording", key, hint=hint)
+        return await self._runs.recording(key, attempt=attempt)
 
     async def preview(self, machine: Machine) -> Outgoing:
         """What a migration of ``machine`` would be like; raises as ``create`` before it asks a peer."""

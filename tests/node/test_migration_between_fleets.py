@@ -111,6 +111,8 @@ def test_the_sender_waits_for_the_receiver_and_both_tell_the_end(
         "TargetReady",
         "Succeeded",
     ]
+    with pytest.raises(NotFound, match="recording 'default/in' not found"):
+        b.migrations.recording("in", namespace="default")
     assert told["synchronizationAddresses"] == [f"{nodes[1].ip}:{AGENT_PORT}"]
     assert running(b, "tick")["metadata"]["uid"] == uid
     eventually("the guest ticks there", lambda: ticks(b, "tick"))
