@@ -79,15 +79,17 @@ class Recordings:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[str, FileRecorder] = {}
+        self._turn = asyncio.Lock()  # Nothing is pruned while a file is made: it looks like nobody's.
 
     async def recorder(self, header: Header) -> FileRecorder:
         """Where the entries of an attempt go; the same one until it ends."""
-        found = self._open.get(header.attempt)
-        if found is None:
-            found = FileRecorder(self._folder / f"{_stem(header.attempt)}{_RUNNING}", header)
-            self._open[header.attempt] = found
-            await found.open()
-        return found
+        async with self._turn:
+            found = self._open.get(header.attempt)
+            if found is None:
+                found = FileRecorder(self._folder / f"{_stem(header.attempt)}{_RUNNING}", header)
+                self._open[header.attempt] = found
+                await found.open()
+            return found
 
     async def end(self, entry: OutgoingEntry) -> None:
         """Write the last line and compress. Ended ones stay as they are."""
@@ -95,7 +97,8 @@ class Recordings:
         if recorder is not None:
             await recorder.flush()
         try:
-            await asyncio.to_thread(_end, self._folder, _stem(entry.attempt.token), encode(_ended(entry)))
+            async with self._turn:
+                await asyncio.to_thread(_end, self._folder, _stem(entry.attempt.token), encode(_ended(entry)))
         except (OSError, StorageError) as error:
             log.warning("a recording stays as it is", migration=entry.key, why=str(error))
 
@@ -119,9 +122,10 @@ class Recordings:
 
     async def prune(self, attempts: frozenset[str]) -> None:
         """Forget the recordings of all other attempts, and the oldest when there are too many bytes."""
-        stems, running = frozenset(map(_stem, attempts)), frozenset(map(_stem, self._open))
         try:
-            await asyncio.to_thread(_prune, self._folder, stems, running)
+            async with self._turn:
+                running = frozenset(map(_stem, self._open))
+                await asyncio.to_thread(_prune, self._folder, frozenset(map(_stem, attempts)), running)
         except OSError as error:
             log.warning("old recordings cannot be removed", why=str(error))
 
@@ -217,7 +221,7 @@ def _prune(folder: Path, stems: frozenset[str], running: frozenset[str]) -> None
     kept = []
     for path in folder.iterdir():
         stem = path.name.removesuffix(".gz").removesuffix(_RUNNING)
-        if stem not in stems:
+        if stem not in stems and stem not in running:
             path.unlink(missing_ok=True)
         elif stem not in running:
             found = path.stat()

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from launcher.agent import recordings
 from launcher.agent.migration_status import OutgoingEntry
 from launcher.agent.recordings import Recordings, header_of
 from launcher.errors import NotFound
+from launcher.host.files import write_atomic
 from launcher.migration.attempt import AttemptRecord, Cause, Outgoing, Phase, Transition
 from launcher.migration.options import Options, Workload
 from launcher.migration.policy import Outcome, SetMaxDowntime
@@ -121,6 +124,32 @@ async def test_only_the_recordings_of_known_attempts_stay(
     await kept.drop("two")
     with pytest.raises(NotFound):
         await kept.read("two")
+
+
+async def test_a_recording_that_begins_while_others_are_forgotten_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is written to before it is whole has a name of its own, and looks like nobody's."""
+    kept, begun, pruned = Recordings(tmp_path), threading.Event(), threading.Event()
+    write = write_atomic
+
+    def slow(path: Path, data: bytes) -> None:
+        unfinished = path.with_name(f".{path.name}.000000000000")
+        unfinished.touch()
+        begun.set()
+        pruned.wait(0.3)
+        assert unfinished.exists()
+        unfinished.unlink()
+        write(path, data)
+
+    monkeypatch.setattr(recordings, "write_atomic", slow)
+    beginning = asyncio.create_task(kept.recorder(header_of(entry("new"), NOW)))
+    assert await asyncio.to_thread(begun.wait, 10)
+    forgetting = asyncio.create_task(kept.prune(frozenset()))
+    forgetting.add_done_callback(lambda _: pruned.set())
+    await beginning
+    await forgetting
+    assert read_recording(await kept.read("new")).header.attempt == "new"
 
 
 async def test_an_attempt_whose_name_is_a_path_stays_in_the_folder(tmp_path: Path) -> None:
