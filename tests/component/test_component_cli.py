@@ -322,6 +322,7 @@ def test_watch_prints_changes_and_ends_with_130(ctl: Ctl, address: str, manifest
         _read_until(fd, b"Running")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+    assert ctl("get", "vmi", "nobody", "-w").status == 3, "it is not waited for"
 
 
 def test_console_through_pipes(ctl: Ctl, address: str, manifest: str, agent: StandInAgent) -> None:

@@ -71,7 +71,9 @@ def _objects(client: Client, kind: str, namespace: str, name: str | None) -> lis
 
 
 def _changes(client: Client, kind: str, namespace: str, name: str | None) -> Iterator[Object]:
-    """The objects as they are and change."""
+    """The objects as they are and change; raises NotFound when one was named that is not there."""
+    if name is not None:
+        _objects(client, kind, namespace, name)
     if kind == INSTANCE:
         for change in client.instances.watch(namespace=namespace, name=name or ""):
             if change.object is not None:
@@ -79,11 +81,29 @@ def _changes(client: Client, kind: str, namespace: str, name: str | None) -> Ite
         return
     from launcher.rpc.struct import to_plain
 
-    for event in client.migrations.watch_all(namespace=namespace):
-        if event.migration is not None:
-            vmim = to_plain(event.migration.object)
-            if name in (None, table.name(vmim)):
-                yield vmim
+    migrations = (
+        (event.type, to_plain(event.migration.object))
+        for event in client.migrations.watch_all(namespace=namespace)
+        if event.migration is not None
+    )
+    yield from differing((kind, vmim) for kind, vmim in migrations if name in (None, table.name(vmim)))
+
+
+def differing(events: Iterable[tuple[str, Object]]) -> Iterator[Object]:
+    """The objects of events (type, object) without those that are as they were told last.
+
+    A migration is told with each look at its progress, which is no part of the object.
+    """
+    told: dict[str, Object] = {}
+    for kind, item in events:
+        key = f"{table.namespace(item)}/{table.name(item)}"
+        if kind == "DELETED":
+            told.pop(key, None)
+        elif told.get(key) == item:
+            continue
+        else:
+            told[key] = item
+        yield item
 
 
 def _follow(changes: Iterable[Object], view: View, output: str | None) -> None:

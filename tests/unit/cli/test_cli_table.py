@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import yaml
 
 from launcher.cli import table
+from launcher.cli.commands.get import differing
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 VMI = {
@@ -76,3 +78,19 @@ def test_documents() -> None:
     several = json.loads(table.documents([VMI, VMI], "json", single=False))
     assert (several["kind"], len(several["items"])) == ("List", 2)
     assert table.documents([VMI], "name", single=False) == "virtualmachineinstance.kubevirt.io/demo"
+
+
+def test_a_watch_tells_an_object_again_only_when_it_changed() -> None:
+    def move(name: str, phase: str) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "status": {"phase": phase}}
+
+    events = [
+        ("ADDED", move("a", "Running")),
+        ("ADDED", move("b", "Running")),
+        ("MODIFIED", move("a", "Running")),
+        ("MODIFIED", move("b", "Failed")),
+        ("MODIFIED", move("a", "Running")),
+        ("DELETED", move("a", "Running")),
+        ("ADDED", move("a", "Running")),
+    ]
+    assert list(differing(events)) == [events[n][1] for n in (0, 1, 3, 5, 6)]
