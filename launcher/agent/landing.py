@@ -73,6 +73,11 @@ class Landings:
             return (f"{folder} (migration.address) is no folder that sockets can be made in",)
         if folder and len(os.fsencode(_socket(folder, request.attempt, "disks"))) > MAX_SOCKET_PATH:
             return (f"{folder} (migration.address) is too long: a socket's path has {MAX_SOCKET_PATH} bytes",)
+        if folder and "{address}" in self._uri:
+            return (
+                f"libvirt.migration_uri is {self._uri}, and over sockets nothing comes in by an "
+                "address (migration.address); accepted is one without {address}, as qemu+unix:///system?socket=PATH",
+            )
         return ()
 
     def reserve(self, request: PrepareRequest) -> Landing:

@@ -99,6 +99,12 @@ def test_sockets_have_a_folder_and_are_removed_before_and_after(tmp_path: Path) 
     assert "is no folder" in long
 
 
+def test_sockets_need_a_way_to_libvirtd_that_is_no_address(tmp_path: Path) -> None:
+    (finding,) = landings(f"unix:{tmp_path}").findings(request())
+    assert finding.startswith("libvirt.migration_uri is qemu+tls://{address}/system")
+    assert landings(f"unix:{tmp_path}", uri="qemu+unix:///system?socket=/run/b").findings(request()) == ()
+
+
 def test_a_folder_whose_sockets_have_too_long_a_path_is_a_finding(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 80)
     deep.mkdir()
