@@ -7,23 +7,25 @@ They are objects like all migrations, only without a target. What one does is th
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable
 
 import msgspec
 
-from launcher.agent.entries import keep
+from launcher.agent.in_place_claims import InPlaceClaims
 from launcher.agent.in_place_run import InPlaceEntry, InPlaceRun, shown
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_status import tied
 from launcher.agent.port import MigrationView
+from launcher.agent.recordings import Recordings, header_of
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
-from launcher.errors import HypervisorUnavailable, LauncherError, NotFound, WrongPhase
+from launcher.errors import Conflict, HypervisorUnavailable, LauncherError, NotFound, WrongPhase
 from launcher.host.logging import get
 from launcher.migration.attempt import AttemptRecord, Outgoing
 from launcher.migration.progress import MigrationProgress
-from launcher.spec.codec import dec_hook
+from launcher.migration.recording import Recorder, Resumed
+from launcher.spec.codec import dec_hook, enc_hook
 from launcher.spec.model import VirtualMachineInstanceMigration
 
 log = get(__name__)
@@ -37,12 +39,19 @@ class InPlace:
     """The entries by ``namespace/name``, and a task for each that has not ended."""
 
     def __init__(
-        self, services: Services, instances: Instances, supervisor: Supervisor, hub: Hub[MigrationView]
+        self,
+        services: Services,
+        instances: Instances,
+        supervisor: Supervisor,
+        hub: Hub[MigrationView],
+        recordings: Recordings,
     ) -> None:
         self._services = services
         self._instances = instances
         self._supervisor = supervisor
         self._hub = hub
+        self._recordings = recordings
+        self._lock = asyncio.Lock()
         self._entries: dict[str, InPlaceEntry] = {}
         self._runs: dict[str, InPlaceRun] = {}
         self._connected = asyncio.Event()
@@ -51,6 +60,9 @@ class InPlace:
         """Take up the entries of the store; those that have not ended go on."""
         for text in (await self._services.store.documents(KIND)).values():
             entry = msgspec.json.decode(text, type=InPlaceEntry, dec_hook=dec_hook)
+            if entry.deleted and entry.attempt.phase.final:
+                await self._drop(entry)
+                continue
             self._entries[entry.key] = entry
             self._publish(entry)
             if not entry.attempt.phase.final:
@@ -80,8 +92,9 @@ class InPlace:
         entry = InPlaceEntry(
             manifest=manifest, uid=machine.record.uid, attempt=AttemptRecord(outgoing=outgoing)
         )
-        await self.save(entry)
+        self._entries[entry.key] = entry
         try:
+            await self.change(entry.key, lambda present: present)
             await machine.update(lambda record: tied(record, entry.as_outgoing()))
         except LauncherError:
             await self._drop(entry)
@@ -91,14 +104,13 @@ class InPlace:
 
     async def cancel(self, key: str) -> None:
         """Ask that nothing is moved; what the guest writes to already stays so."""
-        entry = self._entries.get(key)
-        if entry is None:
-            raise NotFound("VirtualMachineInstanceMigration", key)
-        if entry.attempt.phase.final:
-            raise WrongPhase(f"{key} has ended already: {entry.attempt.phase.value}")
-        await self.save(
-            msgspec.structs.replace(entry, attempt=msgspec.structs.replace(entry.attempt, cancel=True))
-        )
+
+        def asked(entry: InPlaceEntry) -> InPlaceEntry:
+            if entry.attempt.phase.final:
+                raise WrongPhase(f"{key} has ended already: {entry.attempt.phase.value}")
+            return _cancelled(entry)
+
+        await self.change(key, asked)
         if key in self._runs:
             self._runs[key].nudge()
 
@@ -111,20 +123,43 @@ class InPlace:
 
     async def delete(self, key: str) -> None:
         """Forget one, now or when it has ended."""
-        entry = self._entries[key]
+
+        def asked(entry: InPlaceEntry) -> InPlaceEntry:
+            return msgspec.structs.replace(_cancelled(entry), deleted=True)
+
+        entry = await self.change(key, lambda e: e if e.attempt.phase.final else asked(e))
         if entry.attempt.phase.final:
             await self._drop(entry)
-            return
-        await self.save(msgspec.structs.replace(entry, deleted=True))
-        with suppress(WrongPhase, NotFound):  # It ended while that was written down.
-            await self.cancel(key)
+        elif key in self._runs:
+            self._runs[key].nudge()
 
-    async def save(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None:
-        """Remember an entry and show it."""
-        document = (KIND, entry.attempt.attempt)
-        await keep(self._entries, entry.key, entry, store=self._services.store, document=document)
-        if entry.key in self._entries:
-            self._publish(self._entries[entry.key], progress)
+    async def recording(self, key: str, *, attempt: int = 0) -> bytes:
+        """What is recorded of one, as JSON lines; raises NotFound."""
+        entry = self._entries.get(key)
+        if entry is None:
+            raise NotFound("VirtualMachineInstanceMigration", key)
+        if attempt not in (0, 1):
+            raise NotFound("attempt", str(attempt), hint=f"of {key} there is 1")
+        return await self._recordings.read(entry.attempt.token)
+
+    async def change(self, key: str, change: Callable[[InPlaceEntry], InPlaceEntry]) -> InPlaceEntry:
+        """Change an entry, remember and show it. One change waits for the other, so that none is lost.
+
+        Raises:
+            NotFound: there is none. What ``change`` raises.
+        """
+        async with self._lock:
+            present = self._entries.get(key)
+            if present is None:
+                raise NotFound("VirtualMachineInstanceMigration", key)
+            entry = change(present)
+            if entry.attempt.phase.final and not present.attempt.phase.final:
+                await self._recordings.end(entry.as_outgoing())
+            text = msgspec.json.encode(entry, enc_hook=enc_hook)
+            await self._services.store.put(KIND, entry.attempt.attempt, text)
+            self._entries[key] = entry
+            self._publish(entry)
+            return entry
 
     def tell(self, key: str, progress: MigrationProgress) -> None:
         """Show how far one is."""
@@ -143,9 +178,17 @@ class InPlace:
             log.warning("a migration without its instance is dropped", migration=key)
             await self._drop(entry)
             return
-        # The agent may have died between writing the migration down and tying the instance to it.
-        await machine.update(lambda record: msgspec.structs.replace(record, outgoing=attempt), wake=False)
-        run = self._runs[key] = InPlaceRun(key, machine, self._services, self._instances, self)
+        if not machine.record.outgoing:
+            # The agent may have died between writing the migration down and tying the instance to it.
+            try:
+                await machine.update(lambda record: tied(record, entry.as_outgoing()), wake=False)
+            except Conflict as error:
+                log.warning(f"a migration that did not begin is dropped: {error}", migration=key)
+                await self._drop(entry)
+                return
+        claims = InPlaceClaims(machine, self._services, self._instances)
+        recorder = await self._recorder(entry)
+        run = self._runs[key] = InPlaceRun(key, machine, self._services, claims, self, recorder)
         try:
             while True:
                 waiting = self._connected
@@ -158,17 +201,33 @@ class InPlace:
                 await waiting.wait()
         finally:
             del self._runs[key]
-        if self._entries[key].deleted:
-            await self._drop(self._entries[key])
         ended = [entry for entry in self.entries() if entry.attempt.phase.final]
         ended.sort(key=lambda e: e.attempt.transitions[-1].at if e.attempt.transitions else "")
-        for old in ended[: max(0, len(ended) - KEPT)]:
-            await self._drop(old)
+        over = len(ended) - KEPT
+        for place, old in enumerate(ended):
+            if old.deleted or place < over:
+                await self._drop(old)
+        await self._recordings.prune()
+
+    async def _recorder(self, entry: InPlaceEntry) -> Recorder:
+        """Where it is recorded; no rules decide."""
+        attempt, clock = entry.attempt, self._services.clock
+        header = msgspec.structs.replace(header_of(entry.as_outgoing(), clock.now()), rules="")
+        recorder = await self._recordings.recorder(header)
+        if attempt.job_began is not None:
+            passed = max(0.0, clock.monotonic() - attempt.job_began)
+            recorder.note(Resumed(t=passed, at=clock.now(), state=""))
+        return recorder
 
     async def _drop(self, entry: InPlaceEntry) -> None:
         await self._services.store.remove(KIND, entry.attempt.attempt)
         self._entries.pop(entry.key, None)
         self._hub.remove(entry.key)
+        await self._recordings.drop(entry.attempt.token)
 
     def _publish(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None:
         self._hub.set(entry.key, shown(entry, progress))
+
+
+def _cancelled(entry: InPlaceEntry) -> InPlaceEntry:
+    return msgspec.structs.replace(entry, attempt=msgspec.structs.replace(entry.attempt, cancel=True))

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from launcher.agent import lifecycle
-from launcher.agent.apart import require_apart
-from launcher.agent.departure import moved_disks
-from launcher.agent.instances import Instances
+from launcher.agent.in_place_claims import InPlaceClaims
 from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_status import OutgoingEntry, migration_state, view
-from launcher.agent.moved_volumes import objections, same_place, spots
 from launcher.agent.port import MigrationView
 from launcher.agent.records import InstanceRecord
-from launcher.agent.volume_moves import arranged, moved, withdrawn
+from launcher.agent.volume_moves import withdrawn
 from launcher.domain.block_copy import copy_xml
 from launcher.domain.read import read_domain
 from launcher.errors import Conflict, HypervisorUnavailable, LauncherError, NotFound, TimedOut
@@ -29,6 +27,7 @@ from launcher.host.logging import get
 from launcher.migration.attempt import AttemptRecord, Cause, Phase, Transition
 from launcher.migration.copy_clock import CopyClock, overdue
 from launcher.migration.disk_copy import (
+    MOST_BEGINS,
     Begin,
     DiskCopy,
     Drop,
@@ -40,18 +39,18 @@ from launcher.migration.disk_copy import (
     next_step,
     pivoting,
 )
-from launcher.migration.peer import MovedDisk
+from launcher.migration.policy import Abort, Outcome
 from launcher.migration.progress import MigrationProgress, MigrationReport
-from launcher.migration.reasons import unfit
-from launcher.plan.steps import AnyStep
+from launcher.migration.recording import Acted, Looked, Recorder, StepName, Stepped
 from launcher.spec.model import VirtualMachineInstanceMigration
-from launcher.storage.destination import fit
 
 log = get(__name__)
 
 POLL_S = 0.5
 AGAIN_S = 2.0
 """After an error of libvirt's that may pass."""
+FLUSH_S = 5.0
+"""How much of the samples an agent that is killed may lose."""
 
 
 class InPlaceEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +82,9 @@ class Entries(Protocol):
     """Where the entries are kept."""
 
     def find(self, key: str) -> InPlaceEntry | None: ...
-    async def save(self, entry: InPlaceEntry, progress: MigrationProgress | None = None) -> None: ...
+    async def change(self, key: str, change: Callable[[InPlaceEntry], InPlaceEntry]) -> InPlaceEntry:
+        """Change an entry; nobody else does meanwhile, and it is on disk when this returns."""
+
     def tell(self, key: str, progress: MigrationProgress) -> None: ...
 
 
@@ -91,15 +92,25 @@ class InPlaceRun:
     """One migration; ``run`` may be called again after libvirt was away."""
 
     def __init__(
-        self, key: str, machine: Machine, services: Services, instances: Instances, entries: Entries
+        self,
+        key: str,
+        machine: Machine,
+        services: Services,
+        claims: InPlaceClaims,
+        entries: Entries,
+        recorder: Recorder,
     ) -> None:
         self._key = key
         self._machine = machine
         self._services = services
-        self._instances = instances
+        self._claims = claims
         self._entries = entries
+        self._recorder = recorder
         self._issued: set[str] = set()
-        self._unsure: set[str] = set()
+        # Calls to begin a copy that may be on their way still: also those of an agent that was killed.
+        self._unanswered = {copy.volume for copy in self._entry.copies if copy.begins}
+        self._giving_up = False
+        self._flushed = 0.0
         self._look = asyncio.Event()
 
     def nudge(self) -> None:
@@ -128,66 +139,23 @@ class InPlaceRun:
     async def _prepare(self) -> bool:
         await self._enter(Phase.PREPARING_TARGET)
         if self._entry.attempt.cancel:
-            await self._fail(Cause.CANCELLED, "cancelled before the copy began")
+            await self._end(Phase.FAILED, Cause.CANCELLED, "cancelled before the copy began")
             return False
         try:
-            found = await self._refusals()
+            found = await self._claims.refusals()
             if found:
-                await self._fail(Cause.REFUSED, "; ".join(found))
+                await self._end(Phase.FAILED, Cause.REFUSED, "; ".join(found))
                 return False
-            copies = await self._make()
+            copies = await self._claims.make()
         except HypervisorUnavailable:
             raise
         except (LauncherError, TimeoutError) as error:
-            await self._fail(Cause.REFUSED, str(error) or "the claims did not answer in time")
+            why = str(error) or "the claims did not answer in time"
+            await self._end(Phase.FAILED, Cause.REFUSED, why)
             return False
         began = self._services.clock.monotonic()
         await self._enter(Phase.RUNNING, copies=copies, job_began=began)
         return True
-
-    async def _after(self, record: InstanceRecord, names: frozenset[str]) -> InstanceRecord:
-        site = await self._instances.site(record.manifest, record.uid)
-        return moved(record, names, site)
-
-    async def _refusals(self) -> tuple[str, ...]:
-        record = self._machine.record
-        domain = await self._services.hypervisor.domain(record.plan.identity.uuid)
-        why = unfit(domain.state, domain.reason)
-        if why:
-            return (why,)
-        disks = await moved_disks(record, self._services.hypervisor)
-        if not disks:
-            return ("no volume is to move",)
-        after = await self._after(record, frozenset(disk.volume for disk in disks))
-        others = (other.record for other in self._instances.machines() if not other.ended)
-        await require_apart(after, others)
-        return (*await objections(after, disks), *await asyncio.to_thread(same_place, record, after, disks))
-
-    async def _make(self) -> tuple[DiskCopy, ...]:
-        """Bring the destinations to their sizes, journalled."""
-        record = self._machine.record
-        disks = await moved_disks(record, self._services.hypervisor)
-        after = await self._after(record, frozenset(disk.volume for disk in disks))
-        slices = {spot.volume: await fit(spot) for spot in spots(after, disks)}
-        await self._services.resources.extend(record, _steps(after, disks))
-        old = {disk.name: disk for disk in record.plan.devices.disks}
-        new = {disk.name: disk for disk in after.plan.devices.disks}
-        copies = []
-        for disk in disks:
-            source, destination = old[disk.volume].source, new[disk.volume].source
-            if source is not None and destination is not None:
-                copies.append(
-                    DiskCopy(
-                        volume=disk.volume,
-                        target=old[disk.volume].target,
-                        source=source.path,
-                        destination=destination.path,
-                        block=destination.block,
-                        bytes=disk.bytes,
-                        slice=slices[disk.volume],
-                    )
-                )
-        return tuple(copies)
 
     # While it is copied.
 
@@ -200,14 +168,13 @@ class InPlaceRun:
                 cause, give_up = self._give_up(clock, ended)
                 now = next_step(self._entry.copies, seen, give_up=give_up, issued=frozenset(self._issued))
                 if now.copies != self._entry.copies:
-                    await self._save(copies=now.copies)
-                if now.ended and self._unsure:
-                    await self._settle_unsure()
-                    continue
+                    await self._save(now.copies)
                 if now.ended:
-                    await self._finish(cause, give_up)
-                    return
-                await self._perform(now)
+                    if await self._quiet(seen, ended):
+                        await self._finish(cause, give_up)
+                        return
+                    continue
+                await self._perform(now, cause, give_up)
                 if now.action is None:
                     clock = await self._measure(clock)
                     await self._pause(POLL_S)
@@ -241,57 +208,82 @@ class InPlaceRun:
         now = self._services.clock.monotonic()
         return overdue(clock, attempt.outgoing.options, began=attempt.job_began or now, now=now)
 
-    async def _perform(self, now: Next) -> None:
+    async def _quiet(self, seen: Mapping[str, Seen], ended: bool) -> bool:
+        """Whether no copy of ours can begin any more that nobody would end: then the claims are free.
+
+        A call to begin that was not answered may be carried out later. One to end the copy waits its turn
+        behind it, with libvirt and with us, so its answer tells.
+        """
+        if ended:
+            return True
+        uuid, hypervisor = self._machine.record.plan.identity.uuid, self._services.hypervisor
+        for copy in self._entry.copies:
+            if copy.state == "moved" or copy.volume not in self._unanswered:
+                continue
+            disk = seen.get(copy.volume)
+            if disk is not None and not disk.copy_to:  # Otherwise its job is not ours.
+                try:
+                    await hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
+                except (HypervisorUnavailable, TimedOut, Conflict):
+                    raise
+                except LauncherError as error:
+                    log.info(f"no copy to end: {error}", migration=self._key, volume=copy.volume)
+            self._unanswered.discard(copy.volume)
+            return False
+        return True
+
+    async def _perform(self, now: Next, cause: Cause, give_up: str) -> None:
         """Write down, then do."""
         uuid, hypervisor = self._machine.record.plan.identity.uuid, self._services.hypervisor
-        options = self._entry.attempt.outgoing.options
+        if give_up and not self._giving_up and isinstance(now.action, Drop):
+            self._giving_up = True
+            self._recorder.note(
+                Acted(outcome=Outcome(action=Abort(reason=give_up, cause=cause), t=self._elapsed))
+            )
         match now.action:
             case Begin(copy=copy):
                 log.info("copying a disk", migration=self._key, volume=copy.volume, to=copy.destination)
-                await self._save(copies=begun(now.copies, copy))
-                xml = copy_xml(copy.destination, block=copy.block, size=copy.slice)
-                try:
-                    await hypervisor.copy_disk(
-                        uuid,
-                        copy.target,
-                        xml,
-                        bandwidth_bps=options.bandwidth_bps,
-                        in_step=options.allow_auto_converge,
-                    )
-                except HypervisorUnavailable:
-                    raise
-                except LauncherError as error:
-                    if isinstance(error, TimedOut):
-                        self._unsure.add(copy.volume)
-                    await self._save(copies=failed(self._entry.copies, copy, str(error)))
-                    return
-                self._issued.add(copy.volume)
+                await self._save(begun(now.copies, copy))
+                async with self._noted("copy", copy, f"to {copy.destination}"):
+                    await self._begin(copy)
             case Pivot(copy=copy):
                 log.info("changing over to a copy", migration=self._key, volume=copy.volume)
-                await self._save(copies=pivoting(now.copies, copy))
-                await hypervisor.end_disk_copy(uuid, copy.target, pivot=True)
+                await self._save(pivoting(now.copies, copy))
+                async with self._noted("pivot", copy, "all copies are the same as their disks"):
+                    await hypervisor.end_disk_copy(uuid, copy.target, pivot=True)
             case Drop(copy=copy):
                 log.info("dropping a copy", migration=self._key, volume=copy.volume)
-                await hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
+                async with self._noted("drop", copy, copy.why or give_up or "another one failed"):
+                    await hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
             case None:
                 return
 
-    async def _settle_unsure(self) -> None:
-        """End copies whose call did not return in time, once it did: what it began later would be nobody's,
-        and write to a claim that is given to another."""
-        uuid = self._machine.record.plan.identity.uuid
-        for copy in self._entry.copies:
-            if copy.volume in self._unsure and copy.state == "left":
-                try:
-                    await self._services.hypervisor.end_disk_copy(uuid, copy.target, pivot=False)
-                except (HypervisorUnavailable, Conflict, TimedOut):
-                    raise  # It hangs still, or nobody can be asked.
-                except LauncherError:
-                    log.info("a copy of a disk never began", migration=self._key, volume=copy.volume)
-        self._unsure.clear()
+    async def _begin(self, copy: DiskCopy) -> None:
+        options = self._entry.attempt.outgoing.options
+        self._unanswered.add(copy.volume)
+        try:
+            await self._services.hypervisor.copy_disk(
+                self._machine.record.plan.identity.uuid,
+                copy.target,
+                copy_xml(copy.destination, block=copy.block, size=copy.slice),
+                bandwidth_bps=options.bandwidth_bps,
+                in_step=options.allow_auto_converge,
+            )
+        except (HypervisorUnavailable, TimedOut):
+            raise  # It may be carried out all the same: the live XML tells.
+        except Conflict as error:  # Our own call of before may be why.
+            if copy.begins + 1 >= MOST_BEGINS:
+                await self._save(failed(self._entry.copies, copy, str(error)))
+            raise
+        except LauncherError as error:
+            self._unanswered.discard(copy.volume)
+            await self._save(failed(self._entry.copies, copy, str(error)))
+            raise
+        self._unanswered.discard(copy.volume)
+        self._issued.add(copy.volume)
 
     async def _measure(self, clock: CopyClock) -> CopyClock:
-        """How far the copies are, shown."""
+        """How far the copies are, shown and recorded."""
         uuid, done, rest = self._machine.record.plan.identity.uuid, 0, 0
         for copy in self._entry.copies:
             found = None
@@ -305,8 +297,31 @@ class InPlaceRun:
                 done, rest = done + found[0], rest + max(0, found[1] - found[0])
         attempt, now = self._entry.attempt, self._services.clock.monotonic()
         clock = clock.looked(done=done, rest=rest, now=now)
-        self._entries.tell(self._key, clock.progress(attempt.phase.value, now - (attempt.job_began or now)))
+        self._entries.tell(self._key, clock.progress(attempt.phase.value, self._elapsed))
+        self._recorder.note(Looked(sample=clock.sample(self._elapsed)))
+        if now - self._flushed >= FLUSH_S:
+            self._flushed = now
+            await self._recorder.flush()
         return clock
+
+    @property
+    def _elapsed(self) -> float:
+        """Seconds since the copy began."""
+        began = self._entry.attempt.job_began
+        return max(0.0, self._services.clock.monotonic() - began) if began is not None else 0.0
+
+    @contextlib.asynccontextmanager
+    async def _noted(self, step: StepName, copy: DiskCopy, reason: str) -> AsyncIterator[None]:
+        """Record a step, and how it went."""
+        t, error = self._elapsed, ""
+        try:
+            yield
+        except (LauncherError, TimeoutError) as caught:
+            error = str(caught) or "no answer in time"
+            raise
+        finally:
+            self._recorder.note(Stepped(t=t, step=step, volume=copy.volume, reason=reason, error=error))
+            await self._recorder.flush()
 
     # The end.
 
@@ -315,15 +330,12 @@ class InPlaceRun:
         done = frozenset(copy.volume for copy in copies if copy.state == "moved")
         left = [copy for copy in copies if copy.state != "moved"]
         if done:
-            await self._settle_moved(done)
+            with contextlib.suppress(NotFound):  # The instance was forgotten meanwhile.
+                await self._claims.settle(done)
         if not left:
             await self._end(Phase.SUCCEEDED, Cause.NONE, _late(self._entry.attempt))
             return
-        gone = tuple(MovedDisk(volume=copy.volume, bytes=copy.bytes) for copy in left)
-        with contextlib.suppress(LauncherError):  # A step in the journal more costs nothing.
-            record = self._machine.record
-            after = await self._after(record, frozenset(copy.volume for copy in left))
-            await self._services.resources.drop(_steps(after, gone))
+        await self._claims.let_go(left)
         why = "; ".join(f"volume {copy.volume!r}: {copy.why}" for copy in left if copy.why)
         if done:
             await self._end(Phase.FAILED, Cause.HYPERVISOR, f"{', '.join(sorted(done))} moved; {why}")
@@ -332,43 +344,35 @@ class InPlaceRun:
         else:
             await self._end(Phase.FAILED, Cause.HYPERVISOR, why)
 
-    async def _settle_moved(self, names: frozenset[str]) -> None:
-        """The record of an instance that has the new claims; what was made for the old ones is let go of."""
-        record = self._machine.record
-        site = await self._instances.site(record.manifest, record.uid)
-        old = tuple(s for s in record.plan.steps if getattr(s, "volume", None) in names)
-        waiting = any(move.name in names for move in record.moving)
-        await self._machine.update(lambda present: moved(present, names, site), wake=False)
-        if waiting:
-            await self._services.resources.drop(old)
-
-    async def _fail(self, cause: Cause, reason: str) -> None:
-        await self._end(Phase.FAILED, cause, reason)
-
     async def _end(self, phase: Phase, cause: Cause, reason: str) -> None:
-        attempt, clock = self._entry.attempt, self._services.clock
-        spent = clock.monotonic() - attempt.job_began if attempt.job_began is not None else None
-        took_ms = int(spent * 1000) if spent is not None else None
-        copied = sum(copy.bytes for copy in self._entry.copies if copy.state == "moved")
-        attempt = msgspec.structs.replace(
-            attempt,
-            phase=phase,
-            transitions=(*attempt.transitions, Transition(phase=phase, at=clock.now())),
-            cause=cause,
+        entry, at = self._entry, self._services.clock.now()
+        attempt = entry.attempt
+        took_ms = int(self._elapsed * 1000) if attempt.job_began is not None else None
+        copied = sum(copy.bytes for copy in entry.copies if copy.state == "moved")
+        report = MigrationReport(
+            succeeded=phase is Phase.SUCCEEDED,
             reason=reason,
-            confirmed=phase is Phase.SUCCEEDED,
-            report=MigrationReport(
-                succeeded=phase is Phase.SUCCEEDED,
-                reason=reason,
-                total_ms=took_ms,
-                transferred=copied or None,
-                disk_bytes=copied or None,
-                disk_ms=took_ms if copied else None,
-                source="samples",
-            ),
+            total_ms=took_ms,
+            transferred=copied or None,
+            disk_bytes=copied or None,
+            disk_ms=took_ms if copied else None,
+            source="samples",
         )
+
+        def ended(entry: InPlaceEntry) -> InPlaceEntry:
+            attempt = msgspec.structs.replace(
+                entry.attempt,
+                phase=phase,
+                transitions=(*entry.attempt.transitions, Transition(phase=phase, at=at)),
+                cause=cause,
+                reason=reason,
+                confirmed=phase is Phase.SUCCEEDED,
+                report=report,
+            )
+            return msgspec.structs.replace(entry, attempt=attempt)
+
         log.info("migration ended", migration=self._key, phase=phase.value, cause=cause.value, why=reason)
-        state = migration_state(msgspec.structs.replace(self._entry, attempt=attempt).as_outgoing())
+        state = migration_state(ended(entry).as_outgoing())
 
         def change(record: InstanceRecord) -> InstanceRecord:
             record = withdrawn(record) if cause is Cause.CANCELLED else record
@@ -377,41 +381,36 @@ class InPlaceRun:
         # The instance first: who sees the end finds it free. An agent that dies in between comes here again.
         with contextlib.suppress(NotFound):
             await self._machine.update(change)
-        # As it is now: it may be to be forgotten meanwhile.
-        await self._entries.save(msgspec.structs.replace(self._entry, attempt=attempt))
+        await self._entries.change(self._key, ended)
 
     async def _enter(
         self, phase: Phase, *, copies: tuple[DiskCopy, ...] = (), job_began: float | None = None
     ) -> None:
-        attempt = self._entry.attempt
-        if attempt.phase is phase:
+        if self._entry.attempt.phase is phase:
             return
-        attempt = msgspec.structs.replace(
-            attempt,
-            phase=phase,
-            job_began=job_began,
-            transitions=(*attempt.transitions, Transition(phase=phase, at=self._services.clock.now())),
-        )
-        entry = msgspec.structs.replace(self._entry, attempt=attempt, copies=copies)
-        await self._entries.save(entry)
-        state = migration_state(entry.as_outgoing())
+        at = self._services.clock.now()
+
+        def entered(entry: InPlaceEntry) -> InPlaceEntry:
+            attempt = msgspec.structs.replace(
+                entry.attempt,
+                phase=phase,
+                job_began=job_began,
+                transitions=(*entry.attempt.transitions, Transition(phase=phase, at=at)),
+            )
+            return msgspec.structs.replace(entry, attempt=attempt, copies=copies)
+
+        state = migration_state((await self._entries.change(self._key, entered)).as_outgoing())
         await self._machine.update(
             lambda record: msgspec.structs.replace(record, migration_state=state), wake=False
         )
 
-    async def _save(self, *, copies: tuple[DiskCopy, ...]) -> None:
-        await self._entries.save(msgspec.structs.replace(self._entry, copies=copies))
+    async def _save(self, copies: tuple[DiskCopy, ...]) -> None:
+        await self._entries.change(self._key, lambda entry: msgspec.structs.replace(entry, copies=copies))
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._look.wait()
-
-
-def _steps(after: InstanceRecord, disks: tuple[MovedDisk, ...]) -> tuple[AnyStep, ...]:
-    """What is made for the copies of ``disks``; ``after`` has the new claims."""
-    sizes = {disk.volume: disk.bytes for disk in disks}
-    return arranged([s for s in after.plan.steps if getattr(s, "volume", None) in sizes], sizes)
 
 
 def _late(attempt: AttemptRecord) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -17,6 +18,7 @@ from launcher.agent.destinations import destination
 from launcher.agent.expected import Expected
 from launcher.agent.hostfacts import HostFacts
 from launcher.agent.in_place import InPlace
+from launcher.agent.in_place_run import InPlaceEntry
 from launcher.agent.incoming import IncomingJournal, incoming_side
 from launcher.agent.instances import Instances
 from launcher.agent.machine import Machine, Services
@@ -24,6 +26,7 @@ from launcher.agent.migration_status import OutgoingEntry, tied, view
 from launcher.agent.outgoing import OutgoingRuns
 from launcher.agent.outgoing_draft import Drafts
 from launcher.agent.port import EventType, MigrationView, WatchEvent
+from launcher.agent.recordings import Recordings
 from launcher.agent.supervisor import Supervisor
 from launcher.agent.watch import Hub
 from launcher.errors import (
@@ -67,8 +70,11 @@ class Migrations:
         self._instances = instances
         self._supervisor = supervisor
         self._hub: Hub[MigrationView] = Hub()
-        self._in_place = InPlace(services, instances, supervisor, self._hub)
-        self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub)
+        self._beginning: set[str] = set()  # Names of those that are looked at and not remembered yet.
+        self._recordings = Recordings(Path(config.state_dir, "recordings"))
+        self._in_place = InPlace(services, instances, supervisor, self._hub, self._recordings)
+        self._runs = OutgoingRuns(config, services, instances, facts, supervisor, self._hub, self._recordings)
+        self._recordings.keep(lambda: recorded((*self._runs.entries(), *self._in_place.entries())))
         self._drafts = Drafts(config, services)
         self._incoming_journal = IncomingJournal(services)
         self.expected = Expected(services, instances, config.listen.tcp)
@@ -82,6 +88,7 @@ class Migrations:
         self.incoming.restore(await self._incoming_journal.load())
         await self._runs.load()
         await self._in_place.load()
+        await self._recordings.prune()  # Not before all are known that are to be kept.
         await self.expected.load(self._hub)
         self._supervisor.keep(self._sweep, name="incoming leases")
 
@@ -135,8 +142,18 @@ class Migrations:
             if present.attempt.attempt == metadata.uid and manifest.metadata and manifest.metadata.uid:
                 return self.get(*key.split("/", 1)).object
             raise AlreadyExists(KIND, key)
-        if self.expected.find(key) is not None:
+        if self.expected.find(key) is not None or key in self._beginning:
             raise AlreadyExists(KIND, key)
+        self._beginning.add(key)
+        try:
+            return await self._begin(named, key, target)
+        finally:
+            self._beginning.discard(key)
+
+    async def _begin(
+        self, named: VirtualMachineInstanceMigration, key: str, target: str
+    ) -> VirtualMachineInstanceMigration:
+        metadata = named.metadata or ObjectMeta()
         if named.spec.vmi_name is None:
             message = "required: the name of the instance to migrate"
             raise InvalidSpec([Violation(field="spec.vmiName", type="FieldValueRequired", message=message)])
@@ -223,10 +240,8 @@ class Migrations:
         key = f"{namespace}/{name}"
         if self.expected.find(key) is not None:
             raise NotFound("recording", key, hint="it is recorded where it is sent from")
-        if self._in_place.find(key) is not None:
-            hint = f"only volumes moved; launcherctl describe vmim {name} has the report"
-            raise NotFound("recording", key, hint=hint)
-        return await self._runs.recording(key, attempt=attempt)
+        holder = self._in_place if self._in_place.find(key) else self._runs
+        return await holder.recording(key, attempt=attempt)
 
     async def preview(self, machine: Machine) -> Outgoing:
         """What a migration of ``machine`` would be like; raises as ``create`` before it asks a peer."""
@@ -290,6 +305,11 @@ class Migrations:
             await asyncio.sleep(SWEEP_S)
             if self._services.hypervisor.connected:
                 await self.incoming.sweep()
+
+
+def recorded(entries: Iterable[OutgoingEntry | InPlaceEntry]) -> Iterator[str]:
+    """The attempts of ``entries``, of which recordings may be kept."""
+    return (token for entry in entries for token in entry.attempt.tokens)
 
 
 def _address(connect_url: str, target: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -85,9 +85,10 @@ async def make_ready(
 
 
 def same_place(
-    record: InstanceRecord, after: InstanceRecord, disks: tuple[MovedDisk, ...]
+    record: InstanceRecord, after: InstanceRecord, disks: Collection[MovedDisk]
 ) -> tuple[str, ...]:
-    """Claims that are where their volumes are already. Blocking: looks at files."""
+    """New claims that are where the guest has a disk already, whatever they are called. Blocking: looks at
+    files."""
     names = {disk.volume for disk in disks}
     old = {d.name: d.source.path for d in record.plan.devices.disks if d.source is not None}
     new = {
@@ -95,7 +96,9 @@ def same_place(
     }
     leads = identities({*old.values(), *new.values()})
     return tuple(
-        f"volume {name!r}: {path} is where the volume is already"
+        f"volume {name!r}: {path} is where "
+        + ("the volume is already" if there == name else f"volume {there!r} is")
         for name, path in new.items()
-        if leads[path] == leads[old[name]]
+        for there, was in old.items()
+        if leads[path] == leads[was]
     )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import msgspec
 
@@ -57,6 +56,7 @@ class OutgoingRuns:
         facts: HostFacts,
         supervisor: Supervisor,
         hub: Hub[MigrationView],
+        recordings: Recordings,
     ) -> None:
         self._config = config
         self._services = services
@@ -71,7 +71,7 @@ class OutgoingRuns:
         self._slots = Slots(outbound_limit(config))
         self._at_once: dict[str, asyncio.Event] = {}
         self._settling: set[str] = set()
-        self._recordings = Recordings(Path(config.state_dir, "recordings"))
+        self._recordings = recordings
         self._connected = asyncio.Event()
 
     async def load(self) -> None:
@@ -87,7 +87,6 @@ class OutgoingRuns:
                 self.run(entry)
             elif entry.attempt.untold:
                 self._supervisor.spawn(self._remind(entry), name=f"reminder {entry.key}")
-        await self._prune()
 
     def resume(self) -> None:
         """libvirt answers (again)."""
@@ -378,16 +377,12 @@ class OutgoingRuns:
     async def _trim(self) -> None:
         for entry in outdated(self.entries(), self._held()):
             await self.drop(entry)
-        await self._prune()
+        await self._recordings.prune()
 
     def _held(self) -> frozenset[str]:
         """The attempts that an instance is tied to, and those whose end is being settled."""
         settling = (self._entries[key].attempt.attempt for key in self._settling if key in self._entries)
         return frozenset((*(record.outgoing for record in self._instances.records()), *settling))
-
-    async def _prune(self) -> None:
-        tokens = (token for entry in self.entries() for token in entry.attempt.tokens)
-        await self._recordings.prune(frozenset(tokens))
 
     def _peer(self, target: str) -> GrpcPeer:
         if target not in self._peers:

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import re
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from launcher.agent.migration_status import OutgoingEntry
@@ -79,7 +80,12 @@ class Recordings:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[str, FileRecorder] = {}
+        self._wanted: list[Callable[[], Iterable[str]]] = []
         self._turn = asyncio.Lock()  # Nothing is pruned while a file is made: it looks like nobody's.
+
+    def keep(self, attempts: Callable[[], Iterable[str]]) -> None:
+        """Keep the recordings of ``attempts()``; those that nobody keeps are pruned."""
+        self._wanted.append(attempts)
 
     async def recorder(self, header: Header) -> FileRecorder:
         """Where the entries of an attempt go; the same one until it ends."""
@@ -120,12 +126,13 @@ class Recordings:
         self._open.pop(attempt, None)
         await asyncio.to_thread(_drop, self._folder, _stem(attempt))
 
-    async def prune(self, attempts: frozenset[str]) -> None:
-        """Forget the recordings of all other attempts, and the oldest when there are too many bytes."""
+    async def prune(self) -> None:
+        """Forget the recordings that nobody keeps, and the oldest when there are too many bytes."""
         try:
             async with self._turn:
+                stems = frozenset(_stem(attempt) for attempts in self._wanted for attempt in attempts())
                 running = frozenset(map(_stem, self._open))
-                await asyncio.to_thread(_prune, self._folder, frozenset(map(_stem, attempts)), running)
+                await asyncio.to_thread(_prune, self._folder, stems, running)
         except OSError as error:
             log.warning("old recordings cannot be removed", why=str(error))
 

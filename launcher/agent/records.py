@@ -154,7 +154,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     instance waits, to give way. While ``job`` or ``frozen`` is set the domain is not migrated.
     ``discard_state``: what firmware and TPM remember goes with the instance, even if it was to be kept.
     ``sync_error`` is why it is not as it should be, ``sync_reason`` that in one word, ``sync_volume`` the
-    volume that it is about. ``moving`` are the volumes that are to go to other claims.
+    volume that it is about. ``moving`` are the volumes that are to go to other claims, ``staying`` those that
+    were to until somebody cancelled it.
     """
 
     uid: str
@@ -185,6 +186,7 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     plugged: tuple[PluggedVolume, ...] = ()
     leaving: tuple[LeavingDisk, ...] = ()
     moving: tuple[VolumeMove, ...] = ()
+    staying: tuple[VolumeMove, ...] = ()
     notice: Notice = Notice()
     incoming: str = ""
     awaits: str = ""

@@ -114,6 +114,8 @@ def updated(
     if moves != record.moving:
         volume_moves.require_idle(record)
         told = replace(told, moving=moves)
+    if strategy == volume_moves.MIGRATION:
+        told = replace(told, staying=())
     if after == old and told == record:
         return record
     utility_volumes.require_unused(record, after)

@@ -31,7 +31,8 @@ MIGRATION = "Migration"
 STRATEGIES = ("", "Replacement", MIGRATION)
 """KubeVirt's ``updateVolumesStrategy``."""
 CHANGE = "VolumesChange"
-"""Condition while volumes wait for a migration, or are copied."""
+"""Condition while volumes wait for a migration, or are copied; False once that was cancelled."""
+CANCELLED = "VolumesChangeCancellation"
 VOLUMES = "spec.volumes"
 
 
@@ -114,7 +115,7 @@ def departing(record: InstanceRecord) -> VirtualMachineInstance:
 
 def withdrawn(record: InstanceRecord) -> InstanceRecord:
     """The record when nothing is to move any more: somebody cancelled that."""
-    return replace(record, moving=())
+    return replace(record, moving=(), staying=record.moving or record.staying)
 
 
 def moved(record: InstanceRecord, names: Collection[str], site: Site) -> InstanceRecord:
@@ -129,6 +130,7 @@ def moved(record: InstanceRecord, names: Collection[str], site: Site) -> Instanc
         manifest=with_moves(record.manifest, moves),
         defaulted=with_moves(record.defaulted, moves),
         moving=tuple(move for move in record.moving if move.name not in names),
+        staying=(),
     )
     context = plan_context(targeted(after), site.facts, after.allocations, site.plan)
     fresh = {disk.name: disk for disk in plan_disks(context)}
@@ -167,14 +169,17 @@ def migrated_volumes(record: InstanceRecord) -> tuple[StorageMigratedVolumeInfo,
 
 def moves_condition(record: InstanceRecord) -> Iterator[Condition]:
     """The condition of volumes that are to go to other claims."""
-    if not record.moving:
-        return
+    had = {volume.name: claim_name(volume) for volume in record.defaulted.spec.volumes}
     what = ", ".join(
-        f"{move.name} from {claim_name(_volume(record, move.name))} to {claim_name(move.to)}"
-        for move in record.moving
+        f"{move.name} from {had[move.name]} to {claim_name(move.to)}"
+        for move in record.moving or record.staying
+        if move.name in had
     )
-    how = "being copied" if record.outgoing else "with the next migration"
-    yield Condition(type=CHANGE, status="True", message=f"{what}: {how}")
+    if record.moving:
+        how = "being copied" if record.outgoing else "with the next migration"
+        yield Condition(type=CHANGE, status="True", message=f"{what}: {how}")
+    elif what:
+        yield Condition(type=CHANGE, status="False", reason=CANCELLED, message=f"{what}: cancelled")
 
 
 def field_of(vmi: VirtualMachineInstance, name: str) -> str:

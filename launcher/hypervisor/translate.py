@@ -197,9 +197,10 @@ _BY_TEXT: Final[tuple[tuple[int, re.Pattern[str], _Make], ...]] = tuple(
         ("OPERATION_TIMEOUT", r"state change lock|agent change lock", _plain(errors.Conflict)),
         (
             "OPERATION_INVALID",
-            r"another migration job|being migrated|active block job|already in progress",
+            r"another migration job|being migrated|(?<!not have an )active block job|already in progress",
             _plain(errors.Conflict),
         ),
+        ("OPERATION_UNSUPPORTED", r"already in active block job", _plain(errors.Conflict)),
     )
     for code in _symbols("VIR_ERR_", names)
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from launcher.migration.cause import Cause
 from launcher.migration.options import Options
 from launcher.migration.progress import MigrationProgress
+from launcher.migration.sample import Sample
 from launcher.units import GIB, ceil_div, human_bytes
 
 _SMOOTH = 0.3  # weight of the newest rate
@@ -51,6 +52,20 @@ class CopyClock:
             eta_s=rest / self.rate if self.rate else None,
             disk_total=self.total,
             disk_processed=self.total - rest,
+            disk_remaining=rest,
+        )
+
+    def sample(self, t: float) -> Sample:
+        """What is recorded, ``t`` seconds after the copy began."""
+        rest = min(self.total, self.total if self.rest is None else self.rest)
+        return Sample(
+            t=t,
+            remaining=rest,
+            processed=self.done,
+            total=self.total,
+            bandwidth=int(self.rate),
+            disk_total=self.total,
+            disk_processed=self.done,
             disk_remaining=rest,
         )
 

@@ -10,10 +10,15 @@ import msgspec
 
 from launcher.migration.options import QEMU_MAX_DOWNTIME_MS
 from launcher.migration.policy import Abort, Action, BreakPostCopy, PauseGuest, SetMaxDowntime
-from launcher.migration.recording import Recording
+from launcher.migration.recording import Recording, StepName
 from launcher.migration.series import Series
 
 Point = tuple[float, float]
+_STEPS: dict[StepName, str] = {
+    "copy": "copy",
+    "pivot": "change over to the copy of",
+    "drop": "drop the copy of",
+}
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +66,8 @@ def curves(recording: Recording) -> Curves:
         for outcome in outcomes
         if isinstance(outcome.action, SetMaxDowntime) and outcome.ok
     ]
-    seconds = max((*(s.t for s in samples), *(o.t for o in outcomes)), default=0.0)
+    times = (*(s.t for s in samples), *(o.t for o in outcomes), *(s.t for s in recording.steps))
+    seconds = max(times, default=0.0)
     lifted = next((t for t, ms in limit if ms >= QEMU_MAX_DOWNTIME_MS), seconds)
     return Curves(
         title=_title(recording),
@@ -72,14 +78,7 @@ def curves(recording: Recording) -> Curves:
         dirty_rate=tuple((s.t, float(s.dirty_rate)) for s in samples if s.dirty_rate is not None),
         downtime_limit=_steps([point for point in limit if point[1] < QEMU_MAX_DOWNTIME_MS], lifted),
         passes=tuple(passes),
-        marks=tuple(
-            Mark(
-                t=outcome.t,
-                text=action_text(outcome.action) + ("" if outcome.ok else " failed"),
-                reason=outcome.action.reason if outcome.ok else outcome.error,
-            )
-            for outcome in outcomes
-        ),
+        marks=_marks(recording),
         post_copy=next((s.t for s in samples if s.post_copy), None),
     )
 
@@ -113,6 +112,15 @@ def action_text(action: Action) -> str:
             return "start post-copy"
 
 
+def _marks(recording: Recording) -> tuple[Mark, ...]:
+    acts = [(o.t, action_text(o.action), o.action.reason, o.error) for o in recording.outcomes]
+    acts += [(s.t, f"{_STEPS[s.step]} {s.volume}", s.reason, s.error) for s in recording.steps]
+    return tuple(
+        Mark(t=t, text=text + (" failed" if error else ""), reason=error or reason)
+        for t, text, reason, error in sorted(acts, key=lambda act: act[0])
+    )
+
+
 def _steps(points: Sequence[Point], seconds: float) -> tuple[Point, ...]:
     """A value that holds until the next one."""
     found: list[Point] = []
@@ -124,6 +132,8 @@ def _steps(points: Sequence[Point], seconds: float) -> tuple[Point, ...]:
 
 def _title(recording: Recording) -> str:
     header = recording.header
+    if not header.rules:
+        return f"{header.migration}: volumes of {header.instance} on {header.source_node}"
     return f"{header.migration}: {header.instance} from {header.source_node} to {header.target_node}"
 
 

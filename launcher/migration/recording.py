@@ -8,6 +8,7 @@ runs, so it ends anywhere when the process does: a last line that is cut is left
     sample      what the rules were shown
     decision    what they answered to the sample before it, and how each action went
     act         an action that nobody's rules decided (a request to cancel)
+    step        something done with a disk that is copied on its own node, where there are no rules
     resumed     another process went on from this state of the rules
     thinned     from here on only some samples are kept
     end         how it ended
@@ -16,7 +17,7 @@ runs, so it ends anywhere when the process does: a last line that is cut is left
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -27,7 +28,8 @@ from launcher.migration.progress import MigrationReport
 from launcher.migration.sample import Sample
 from launcher.units import MIB
 
-VERSION = 1
+VERSION = 2
+"""2 may have steps."""
 FULL_BYTES = 4 * MIB
 """Up to here every sample is kept: at about 230 bytes each, two hours of looks at 0.4 s."""
 MOST_BYTES = 8 * MIB
@@ -37,7 +39,7 @@ THIN = 16
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     """``migration`` and ``instance`` are ``namespace/name``, ``at`` is RFC 3339, ``rules`` a name known to
-    ``compose.make_policy``."""
+    ``compose.make_policy``; empty: the guest stays on its node, its volumes are moved, no rules decide."""
 
     version: int
     migration: str
@@ -73,6 +75,20 @@ class Acted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ac
     outcome: Outcome
 
 
+StepName = Literal["copy", "pivot", "drop"]
+
+
+class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="step", omit_defaults=True):
+    """A disk began to be copied, the guest was changed over to its copy, or the copy was ended; ``error``
+    empty: it worked."""
+
+    t: float
+    step: StepName
+    volume: str
+    reason: str
+    error: str = ""
+
+
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="resumed"):
     """Another process took over, ``t`` seconds after the job began; ``state`` is what the rules knew."""
 
@@ -97,8 +113,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="en
     report: MigrationReport | None
 
 
-Entry = Looked | Decided | Acted | Resumed | Thinned | Ended
-_LINE = msgspec.json.Decoder(Header | Looked | Decided | Acted | Resumed | Thinned | Ended)
+Entry = Looked | Decided | Acted | Stepped | Resumed | Thinned | Ended
+_LINE = msgspec.json.Decoder(Header | Looked | Decided | Acted | Stepped | Resumed | Thinned | Ended)
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +138,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             elif isinstance(entry, Acted):
                 found.append(entry.outcome)
         return tuple(found)
+
+    @property
+    def steps(self) -> tuple[Stepped, ...]:
+        """What was done with disks that were copied on their own node."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Stepped))
 
     @property
     def end(self) -> Ended | None:

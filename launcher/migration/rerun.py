@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from launcher.errors import InvalidRequest, Violation
 from launcher.migration.compose import make_policy
 from launcher.migration.policy import Decision, Outcome, Policy, SetMaxDowntime
 from launcher.migration.recording import Decided, Looked, Recording, Resumed
@@ -25,9 +26,15 @@ def rerun(recording: Recording, *, rules: str = "") -> tuple[ReplayLine, ...]:
     ``step`` counts the recorded samples.
 
     Raises:
+        InvalidRequest: no rules decided, and others have nothing to decide there.
         Bug: there are no rules of that name.
     """
     header = recording.header
+    if not header.rules:
+        message = "volumes were moved on their own node, where no rules decide: there is nothing to replay"
+        raise InvalidRequest(
+            [Violation(field="header.rules", type="FieldValueNotSupported", message=message)]
+        )
     name = rules or header.rules
     policy = make_policy(name, header.options, header.workload)
     run = _Again(policy) if name == header.rules else _Anew(policy)

@@ -95,6 +95,13 @@ def recorded(disk: Disk) -> set[str]:
     return {path.name.partition(".")[0] for path in (disk.folder / "recordings").iterdir()}
 
 
+async def until_recorded(disk: Disk, attempts: set[str]) -> None:
+    """Wait until there are recordings of just these."""
+    async with asyncio.timeout(20):
+        while recorded(disk) != attempts:
+            await asyncio.sleep(0.005)
+
+
 def name(one: OutgoingEntry) -> str:
     return one.key.partition("/")[2]
 
@@ -124,8 +131,7 @@ async def test_the_oldest_is_dropped_with_all_that_is_of_it(disk: Disk) -> None:
         await part.migrations.recording(NAMESPACE, name(oldest))
     for one in kept:
         assert await part.migrations.recording(NAMESPACE, name(one))
-    await part.supervisor.stop()  # Its last action is to prune what belongs to none.
-    assert recorded(disk) == {f"uid-{one}" for one in left}
+    await until_recorded(disk, {f"uid-{one}" for one in left})
 
 
 async def test_what_runs_or_is_not_settled_is_kept_however_old_it_is(
@@ -144,8 +150,7 @@ async def test_what_runs_or_is_not_settled_is_kept_however_old_it_is(
     found = await part.until(lambda found: name(old[0]) not in found)
     left = {*map(name, open_ones), *map(name, old[1:])}
     assert set(found) == left
-    await part.supervisor.stop()
-    assert recorded(disk) == {f"uid-{one}" for one in left}
+    await until_recorded(disk, {f"uid-{one}" for one in left})
 
 
 async def test_what_is_not_settled_is_forgotten_when_it_is(disk: Disk, agent: Deaf, target: str) -> None:

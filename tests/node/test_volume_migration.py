@@ -30,6 +30,7 @@ from launcher.errors import InvalidSpec, MigrationRefused, WrongPhase
 from launcher.lab.image import Image
 from launcher.lab.lab import Lab
 from launcher.lab.node import Node
+from launcher.migration.recording import Resumed, read_recording
 from launcher.v1 import migrations_pb2
 from launcher.v1.types_pb2 import ClaimBinding, Companions
 
@@ -261,6 +262,12 @@ def test_a_claim_moves_under_its_guest_whatever_is_killed_meanwhile(
     report = migrated(a, "within").report
     assert report.succeeded, report.reason
     assert report.disk_bytes == 32 * MIB
+    taped = read_recording(a.migrations.recording("within", namespace="default"))
+    assert sum(isinstance(entry, Resumed) for entry in taped.entries) == 2, "three agents wrote it"
+    assert {step.step for step in taped.steps if not step.error} <= {"copy", "pivot"}
+    assert min(sample.disk_remaining or 0 for sample in taped.samples) < 32 * MIB
+    assert taped.end is not None
+    assert taped.end.phase == "Succeeded"
     vmi = until(a, "stay", lambda vmi: claim_of(vmi) == "two")
     assert condition(vmi, "VolumesChange") is None
     xml = node.run("virsh", "dumpxml", "default_stay") + node.run(
@@ -286,7 +293,8 @@ def test_a_claim_moves_under_its_guest_whatever_is_killed_meanwhile(
     assert (report.succeeded, report.reason) == (False, "cancelled")
     vmi = a.instances.get("stay", namespace="default")
     assert claim_of(vmi) == "two"
-    assert condition(vmi, "VolumesChange") is None
+    change = told(vmi, "VolumesChange")
+    assert (change["status"], change["reason"]) == ("False", "VolumesChangeCancellation")
     assert inside(shared / "three") not in node.run("virsh", "dumpxml", "default_stay")
     with shell(a, "stay", up=True) as within:
         write(within, "still!", 9)
@@ -326,7 +334,7 @@ def test_what_is_refused_or_cancelled_leaves_the_guest_where_it_was(
     assert not report.succeeded
     vmi = running(a, "held")
     assert claim_of(vmi) == "one"
-    assert condition(vmi, "VolumesChange") is None
+    assert told(vmi, "VolumesChange")["reason"] == "VolumesChangeCancellation"
     assert (shared / "two" / "disk.img").exists(), "it stays, and nobody uses it"
     with shell(a, "held", up=True) as within:
         write(within, "still!", 3)

@@ -173,14 +173,23 @@ def _told(recording: Recording) -> Iterable[str]:
         )
         if given
     ]
-    yield (
-        f"  Rules:    {header.rules}, up to {options.max_downtime_ms} ms of downtime; "
-        f"allowed: {', '.join(consent) or 'nothing more'}"
-    )
     cap = f"{human_bytes(options.bandwidth_bps)}/s" if options.bandwidth_bps else "no limit"
-    yield f"  Guest:    {human_bytes(header.workload.memory_bytes)} of memory, bandwidth: {cap}"
+    if header.rules:
+        yield (
+            f"  Rules:    {header.rules}, up to {options.max_downtime_ms} ms of downtime; "
+            f"allowed: {', '.join(consent) or 'nothing more'}"
+        )
+        yield f"  Guest:    {human_bytes(header.workload.memory_bytes)} of memory, bandwidth: {cap}"
+    else:
+        yield "  Rules:    none: all volumes are copied, then the guest is changed over to the copies"
+        writes = "wait for the copy" if options.allow_auto_converge else "do not wait for the copy"
+        yield (
+            f"  Volumes:  {human_bytes(header.workload.disk_bytes)}, bandwidth: {cap}; "
+            f"the guest's writes {writes}"
+        )
     thin = ", then thinned out" if recording.thinned else ""
-    yield f"  Recorded: {len(samples)} samples over {drawn.seconds:.1f} s{thin}; {len(drawn.passes)} passes"
+    passes = f"; {len(drawn.passes)} passes" if header.rules else ""
+    yield f"  Recorded: {len(samples)} samples over {drawn.seconds:.1f} s{thin}{passes}"
     if drawn.post_copy is not None:
         yield f"  The guest ran on the target from {drawn.post_copy:.1f} s on."
     yield from (f"  {mark.t:8.1f} s  {mark.text}: {mark.reason}" for mark in drawn.marks)

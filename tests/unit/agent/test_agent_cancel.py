@@ -17,6 +17,7 @@ from launcher.agent.machine import Machine, Services
 from launcher.agent.migration_status import OutgoingEntry
 from launcher.agent.outgoing import OutgoingRuns
 from launcher.agent.reconcile import Efforts, Resume, reconcile
+from launcher.agent.recordings import Recordings
 from launcher.agent.records import InstanceRecord, Moment
 from launcher.agent.store import Store
 from launcher.agent.supervisor import Supervisor
@@ -131,7 +132,10 @@ def agent(slow: Slow, record: InstanceRecord, folder: Path) -> tuple[OutgoingRun
     there = type("There", (), {"machines": lambda _: (machine,), "records": lambda _: (machine.record,)})()
     supervisor = Supervisor()
     config = Config(state_dir=str(folder))
-    runs = OutgoingRuns(config, services, cast(Instances, there), cast(HostFacts, slow), supervisor, Hub())
+    recordings = Recordings(folder / "recordings")
+    runs = OutgoingRuns(
+        config, services, cast(Instances, there), cast(HostFacts, slow), supervisor, Hub(), recordings
+    )
     return runs, machine, supervisor
 
 

@@ -115,11 +115,13 @@ async def test_only_the_recordings_of_known_attempts_stay(
         await kept.end(entry(attempt))
         os.utime(tmp_path / f"{attempt}.jsonl.gz", (number, number))
     kept = await written(tmp_path, "now")
-    await kept.prune(frozenset({"one", "two", "now"}))
+    kept.keep(lambda: ("one", "two"))
+    kept.keep(lambda: ("now",))
+    await kept.prune()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["now.jsonl", "one.jsonl.gz", "two.jsonl.gz"]
     size = (tmp_path / "two.jsonl.gz").stat().st_size
     monkeypatch.setattr(recordings, "MOST_BYTES", size)
-    await kept.prune(frozenset({"one", "two", "now"}))
+    await kept.prune()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["now.jsonl", "two.jsonl.gz"]
     await kept.drop("two")
     with pytest.raises(NotFound):
@@ -145,7 +147,7 @@ async def test_a_recording_that_begins_while_others_are_forgotten_is_kept(
     monkeypatch.setattr(recordings, "write_atomic", slow)
     beginning = asyncio.create_task(kept.recorder(header_of(entry("new"), NOW)))
     assert await asyncio.to_thread(begun.wait, 10)
-    forgetting = asyncio.create_task(kept.prune(frozenset()))
+    forgetting = asyncio.create_task(kept.prune())
     forgetting.add_done_callback(lambda _: pruned.set())
     await beginning
     await forgetting
@@ -157,7 +159,8 @@ async def test_an_attempt_whose_name_is_a_path_stays_in_the_folder(tmp_path: Pat
     assert len(list((tmp_path / "r").iterdir())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
     await kept.end(entry("../../outside"))
-    await kept.prune(frozenset({"../../outside"}))
+    kept.keep(lambda: ("../../outside",))
+    await kept.prune()
     assert read_recording(await kept.read("../../outside")).end is not None
 
 

@@ -14,7 +14,7 @@ from launcher.agent.records import DomainJob, InstanceRecord
 from launcher.agent.status import show
 from launcher.agent.update import updated
 from launcher.agent.volume_ledger import opened_by
-from launcher.agent.volume_moves import arranged, departing, moved, withdrawn
+from launcher.agent.volume_moves import arranged, departing, moved, moves_condition, withdrawn
 from launcher.errors import Conflict, InvalidSpec, WrongPhase
 from launcher.plan.steps import CreateImage, RequireFile
 from launcher.spec.load import load_vmi
@@ -110,6 +110,26 @@ def test_the_instance_keeps_its_claims_until_they_are_copied(record: InstanceRec
     assert to(after, strategy="").moving == after.moving
     assert to(after).moving == ()
     assert withdrawn(after).moving == ()
+    assert conditions(to(after)) == []
+
+
+def conditions(record: InstanceRecord) -> list[tuple[str, str | None, str | None]]:
+    return [(c.status, c.reason, c.message) for c in moves_condition(record)]
+
+
+def test_what_was_cancelled_is_shown_until_somebody_says_again_what_is_to_be(record: InstanceRecord) -> None:
+    cancelled = withdrawn(to(record, OTHER, root="new"))
+    told = [("False", "VolumesChangeCancellation", "root from c-root to new: cancelled")]
+    assert conditions(cancelled) == told
+    assert conditions(withdrawn(cancelled)) == told, "the end may be told twice"
+    assert cancelled.manifest == record.manifest
+    assert to(cancelled, strategy="") == cancelled
+    assert conditions(to(cancelled)) == [], "its control plane named the old claim again"
+    again = to(cancelled, OTHER, root="new")
+    assert [status for status, _, _ in conditions(again)] == ["True"]
+    assert conditions(moved(again, {"root"}, site(node()))) == []
+    without = replace(cancelled.defaulted, spec=replace(cancelled.defaulted.spec, volumes=()))
+    assert conditions(replace(cancelled, defaulted=without)) == [], "the volume left"
 
 
 def test_the_record_after_it_has_the_new_claims_and_grows_with_them(record: InstanceRecord) -> None:

@@ -20,7 +20,7 @@ from launcher.migration.compose import make_policy
 from launcher.migration.options import Options, Workload
 from launcher.migration.policy import Outcome, SetMaxDowntime
 from launcher.migration.progress import MigrationReport
-from launcher.migration.recording import VERSION, Decided, Ended, Header, Looked, encode
+from launcher.migration.recording import VERSION, Decided, Ended, Header, Looked, Stepped, encode
 from launcher.migration.sample import Sample
 
 MIB = 1 << 20
@@ -80,6 +80,52 @@ def test_show_tells_what_was_decided_and_why(recording: Path, capsys: pytest.Cap
     assert "100 samples over 39.6 s; 20 passes" in out
     assert "allow 150 ms: ramp: initial value" in out
     assert out.count("allow ") >= 4
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """A volume of 100 MiB that was moved under its guest."""
+    header = Header(
+        version=VERSION,
+        migration="lab/move",
+        instance="lab/web",
+        attempt="u",
+        source_node="a",
+        target_node="a",
+        rules="",
+        options=Options(bandwidth_bps=10 * MIB),
+        workload=Workload(memory_bytes=0, disk_bytes=100 * MIB),
+        at="2026-01-01T00:00:00Z",
+    )
+    text = encode(header) + encode(Stepped(t=0.0, step="copy", volume="data", reason="to /new/disk.img"))
+    for second in range(11):
+        done = second * 10 * MIB
+        sample = Sample(t=second, remaining=100 * MIB - done, processed=done, total=100 * MIB)
+        text += encode(Looked(sample=sample))
+    text += encode(Stepped(t=10.5, step="pivot", volume="data", reason="the same", error="no answer"))
+    text += encode(Ended(at="", phase="Succeeded", cause="", reason="", report=None))
+    path = tmp_path / "moved.jsonl"
+    path.write_bytes(text)
+    return path
+
+
+def test_a_move_on_one_node_is_shown_and_drawn_and_has_no_rules(
+    moved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["migration", "show", "-f", str(moved)]) == exits.OK
+    out = capsys.readouterr().out
+    assert "lab/move: volumes of lab/web on a" in out
+    assert "Rules:    none" in out
+    assert "Volumes:  100.0 MiB, bandwidth: 10.0 MiB/s; the guest's writes do not wait" in out
+    assert "0.0 s  copy data: to /new/disk.img" in out
+    assert "10.5 s  change over to the copy of data failed: no answer" in out
+    assert run(["migration", "plot", "-f", str(moved)]) == exits.OK
+    assert "copy data" in capsys.readouterr().out
+    for rules in ([], ["--rules", "fixed"], ["--classic"], ["--check"]):
+        assert run(["migration", "replay", *rules, str(moved)]) == exits.INVALID
+        told = capsys.readouterr()
+        assert "there is nothing to replay" in told.err
+        assert told.out == ""
 
 
 def test_plot_draws_on_the_terminal(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,9 @@ def test_a_pivot_that_did_not_happen_leaves_the_disk_where_it_is() -> None:
     assert strange.ended
     assert "by somebody else" in strange.copies[0].why
     assert next_step((ONE,), {"one": Seen(source="/third")}).ended
+    # It happened after all, when it had been given up: the guest writes there.
+    late = next_step(now.copies, {"one": Seen(source="/new/one")})
+    assert (late.ended, late.copies[0].state, late.copies[0].why) == (True, "moved", "")
     assert next_step((ONE,), {}).ended
 
 
