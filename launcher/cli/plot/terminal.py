@@ -60,6 +60,9 @@ def show(curves: Curves, out: TextIO, *, width: int | None = None) -> None:
     columns = max(console.width - LABEL - 2, NARROWEST)
     console.print(Text(curves.title, style="bold"))
     console.print(Text(curves.outcome))
+    if not curves.remaining:
+        console.print(Text("There is nothing to draw: no byte was seen to move."))
+        return
     for panel in panels(curves):
         for row in _panel(panel, curves, columns):
             console.print(row, no_wrap=True)

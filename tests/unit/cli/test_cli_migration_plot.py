@@ -140,6 +140,18 @@ def test_plot_draws_on_the_terminal(recording: Path, capsys: pytest.CaptureFixtu
     assert any("ramp: initial value" in line for line in lines)
 
 
+def test_a_plot_of_nothing_says_so(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a migration whose target was never reached."""
+    kept = [
+        line for line in recording.read_text().splitlines() if json.loads(line)["kind"] in ("header", "ended")
+    ]
+    recording.write_text("\n".join(kept) + "\n")
+    assert run(["migration", "plot", "-f", str(recording)]) == exits.OK
+    told = capsys.readouterr().out
+    assert told.splitlines()[-1] == "There is nothing to draw: no byte was seen to move."
+    assert "remaining" not in told
+
+
 def test_plot_writes_svg(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "move.svg"
     assert run(["migration", "plot", "-f", str(recording), "-o", str(path)]) == exits.OK
