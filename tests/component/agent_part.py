@@ -189,6 +189,13 @@ class AgentPart:
         return found
 
 
+async def carried(name: str) -> None:
+    """Wait until nobody carries the migration ``name`` on any more."""
+    async with asyncio.timeout(20):
+        while any(task.get_name() == f"migration {NAMESPACE}/{name}" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.005)
+
+
 def reminders() -> list[str]:
     """The tasks that tell targets what they have not heard yet."""
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("reminder")]

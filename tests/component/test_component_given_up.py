@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_part import NAMESPACE, Disk, StandInHypervisor, failed, instance, reminders
+from agent_part import NAMESPACE, Disk, StandInHypervisor, carried, failed, instance, reminders
 from standin_agent import StandInAgent
 
 from launcher.agent import reminder
@@ -59,6 +59,7 @@ async def test_the_target_is_told_until_it_has_heard_it(
     move = failed("move", f"unix:{run_dir}/s", Cause.POST_COPY_FAILED)
     await disk.write(instance("uid-move"), [move])
     part = await disk.start()
+    await carried("move")
     assert part.machine.record.outgoing == "uid-move"
     agent.answers = [Unavailable("it starts"), "paused", Unavailable("libvirt does not answer"), "paused"]
     await part.migrations.cancel_of(part.machine)
@@ -79,6 +80,7 @@ async def test_an_agent_that_restarts_tells_it_again(
     move = failed("move", f"unix:{run_dir}/s", Cause.POST_COPY_FAILED)
     await disk.write(instance("uid-move"), [move])
     part = await disk.start()
+    await carried("move")
     agent.answers = ["paused"] * 3000
     await part.migrations.cancel_of(part.machine)
     kept = (await part.stored())["move"].attempt
@@ -101,6 +103,7 @@ async def test_one_that_died_before_the_instance_could_go_tells_it_again(
     move = failed("move", f"unix:{run_dir}/s", Cause.POST_COPY_FAILED, untold=True, discarded=True)
     await disk.write(instance("uid-move"), [move])
     part = await disk.start(StandInHypervisor())
+    await carried("move")
     await part.until(lambda found: not found["move"].attempt.untold)
     assert set(agent.told) == {TOLD}
     agent.told.clear()

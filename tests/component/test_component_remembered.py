@@ -15,6 +15,7 @@ from agent_part import (
     AgentPart,
     Disk,
     StandInHypervisor,
+    carried,
     entry,
     failed,
     instance,
@@ -121,9 +122,9 @@ async def test_the_oldest_is_dropped_with_all_that_is_of_it(disk: Disk) -> None:
     part = await disk.start()
     assert len(await part.stored()) == KEPT + 1, "the last one has not ended: it waits for libvirt"
     part = await disk.start(StandInHypervisor())
-    found = await part.until(lambda found: found["last"].attempt.phase.final and len(found) == KEPT)
+    await carried("last")
     left = {*map(name, kept), "last"}
-    assert set(found) == left
+    assert set(await part.stored()) == left
     assert shown(part) == left
     with pytest.raises(NotFound):
         part.migrations.get(NAMESPACE, name(oldest))
@@ -147,9 +148,9 @@ async def test_what_runs_or_is_not_settled_is_kept_however_old_it_is(
     await disk.write([web, other], [*open_ones, *old])
     await record(disk, *open_ones, *old)
     part = await disk.start()
-    found = await part.until(lambda found: name(old[0]) not in found)
+    await carried("doubt")
     left = {*map(name, open_ones), *map(name, old[1:])}
-    assert set(found) == left
+    assert set(await part.stored()) == left
     await until_recorded(disk, {f"uid-{one}" for one in left})
 
 
