@@ -24,6 +24,7 @@ from standin_agent import StandInAgent
 
 from launcher.agent.records import InstanceRecord
 from launcher.api.server import ApiServer
+from launcher.errors import AlreadyExists, MigrationRefused
 from launcher.host.clock import SystemClock
 from launcher.hypervisor.port import ConnectionEvent
 from launcher.migration.attempt import Cause, Phase
@@ -138,3 +139,18 @@ def utility(record: InstanceRecord, *volumes: UtilityVolume) -> InstanceRecord:
     """The record with these utility volumes."""
     spec = msgspec.structs.replace(record.defaulted.spec, utility_volumes=volumes)
     return msgspec.structs.replace(record, defaulted=msgspec.structs.replace(record.defaulted, spec=spec))
+
+
+async def test_of_two_of_one_name_that_are_asked_for_at_once_one_is_looked_at(
+    disk: Disk, target: str
+) -> None:
+    await disk.write(instance(""), [])
+    part = await disk.start()
+    asked = entry("twice", target, phase=Phase.PENDING).manifest
+    begun = await asyncio.gather(
+        *(part.migrations.create(asked, target=target) for _ in range(2)), return_exceptions=True
+    )
+    assert [type(one) for one in begun] == [MigrationRefused, AlreadyExists], begun
+    with pytest.raises(MigrationRefused, match="certificates"):  # The name is free again.
+        await part.migrations.create(asked, target=target)
+    assert await part.stored() == {}
