@@ -314,14 +314,23 @@ def _read_until(fd: int, wanted: bytes, timeout_s: float = 20.0) -> bytes:
 def test_watch_prints_changes_and_ends_with_130(ctl: Ctl, address: str, manifest: str) -> None:
     ctl("create", "-f", manifest)
     command = launcherctl(address, "get", "vmi", "-w")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        fd = process.stdout.fileno()
-        assert b"NAME" in _read_until(fd, b"Pending")
-        ctl("pause", "demo")
-        _read_until(fd, b"Running")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+    # A shell's background jobs ignore SIGINT and so would whatever they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
+        try:
+            assert process.stdout is not None
+            fd = process.stdout.fileno()
+            assert b"NAME" in _read_until(fd, b"Pending")
+            ctl("pause", "demo")
+            _read_until(fd, b"Running")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
     assert ctl("get", "vmi", "nobody", "-w").status == 3, "it is not waited for"
 
 
