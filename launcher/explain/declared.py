@@ -214,7 +214,7 @@ MIGRATION: tuple[Declaration, ...] = (
         "launcher.agent.migrations",
         "kubernetes.io/hostname names the target; other labels are for a scheduler",
     ),
-    _enforced("spec.priority", "launcher.agent.migrations", "orders the migrations that wait for a slot"),
+    _enforced("spec.priority", "launcher.agent.outgoing_draft", "orders the migrations that wait for a slot"),
     _enforced(
         "spec.sendTo", "launcher.agent.migrations", "the agent that is asked, and by which id it knows"
     ),
