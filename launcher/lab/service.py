@@ -113,15 +113,16 @@ class Service:
         self._reap()
 
     def _reap(self) -> None:
-        if self._entry is not None:
+        entry = self._entry  # Another thread may have waited for it, too.
+        if entry is not None:
             deadline = time.monotonic() + STOP_TIMEOUT_S
-            while self._entry.poll() is None and time.monotonic() < deadline:
+            while entry.poll() is None and time.monotonic() < deadline:
                 # nsenter stops along with its child, and then does not see that it ended.
-                self._entry.send_signal(signal.SIGCONT)
+                entry.send_signal(signal.SIGCONT)
                 time.sleep(POLL_S)
-            if self._entry.poll() is None:
-                self._entry.kill()
-                self._entry.wait(STOP_TIMEOUT_S)
+            if entry.poll() is None:
+                entry.kill()
+                entry.wait(STOP_TIMEOUT_S)
         self._entry = self._process = None
 
     def last_words(self) -> str:

@@ -27,6 +27,8 @@ def error_of(failure: grpc.RpcError, target: str) -> LauncherError:
                 break  # somebody else's idea of details: the code is still good
     if code == grpc.StatusCode.UNAVAILABLE:
         text = f"cannot reach launcherd at {target}: {text}"
+    if code == grpc.StatusCode.CANCELLED:
+        text = f"launcherd at {target} was ended before it answered"
     return rpc_status.by_code(code.name, text or code.name)
 
 

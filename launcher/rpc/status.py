@@ -85,7 +85,9 @@ def by_code(code: str, message: str) -> LauncherError:
     match code:
         case "UNAVAILABLE":
             return errors.Unavailable(message, hint="is launcherd running, and is this its address?")
-        case "DEADLINE_EXCEEDED" | "CANCELLED":
+        case "CANCELLED":  # Nobody here cancels a call and then looks at it: the server did, as it ends.
+            return errors.Unavailable(message, hint="look whether it was done, then ask again")
+        case "DEADLINE_EXCEEDED":
             return errors.TimedOut(message)
         case "UNAUTHENTICATED" | "PERMISSION_DENIED":
             return errors.Denied(message)

@@ -118,6 +118,7 @@ def test_default_limit_holds_dozens() -> None:
     ("code", "kind"),
     [
         ("UNAVAILABLE", errors.Unavailable),
+        ("CANCELLED", errors.Unavailable),
         ("DEADLINE_EXCEEDED", errors.TimedOut),
         ("UNAUTHENTICATED", errors.Denied),
         ("UNIMPLEMENTED", errors.HostUnsupported),
