@@ -121,7 +121,7 @@ def test_a_guest_reads_metrics_of_its_host(agent: Client, node: Node, guest_imag
         node.stop_agent(signal.SIGKILL)
         node.start_agent()
         eventually("the client is connected again", lambda: answers(agent))
-    with shell(agent, name) as inside:
+    with shell(agent, name, up=True) as inside:
         again = numbers(ask(inside, "GET /metrics/XML\\n\\n"))
         assert float(again["vm", "TotalCPUTime"]) > float(found["vm", "TotalCPUTime"])
         before = on_disk(inside)
