@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,24 @@ def leftovers(node: Node) -> list[str]:
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.exists() else []
+
+
+@contextmanager
+def restarting(node: Node) -> Iterator[list[int]]:
+    """Start libvirtd again whenever it ends, as systemd does; gives how often."""
+    ends: list[int] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.5):
+            if node.libvirtd_pid is None:
+                ends.append(len(ends) + 1)
+                node.start_libvirtd()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield ends
+    finally:
+        stop.set()
+        thread.join()

@@ -23,7 +23,7 @@ import psutil
 from agent_world import client, eventually, leftovers, qemu_pid, until, until_gone
 
 from launcher.cli.client import Client, Object
-from launcher.errors import AlreadyExists, LauncherError, NotFound, Unavailable
+from launcher.errors import AlreadyExists, CommandFailed, LauncherError, NotFound, Unavailable
 from launcher.lab import image
 from launcher.lab.follower import Follower
 from launcher.lab.lab import Lab
@@ -274,7 +274,12 @@ class Subject:
 
     def clean(self, node: str) -> None:
         """Nothing is left on a node, at the latest when a reservation ran out."""
-        eventually(f"{node} is clean", lambda: leftovers(self.nodes[node]) == [], timeout_s=180)
+        eventually(f"{node} is clean", lambda: self._is_clean(node), timeout_s=180)
+
+    def _is_clean(self, node: str) -> bool:
+        with suppress(CommandFailed):  # libvirtd is away.
+            return leftovers(self.nodes[node]) == []
+        return False
 
     def goes_on(self) -> None:
         """The guest ticks where it is, it never was in two places, and has all that it wrote."""

@@ -6,10 +6,9 @@ Run by `make test-matrix`, which prints a table; the other release is fetched on
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,6 +20,7 @@ from agent_world import (
     migrated,
     migration,
     phase,
+    restarting,
     running,
     ticks,
     until_gone,
@@ -165,27 +165,6 @@ def interrupted(view: Migration) -> bool:
 def runs(node: Node) -> bool:
     """The guest runs here. Cut earlier, the two halves cannot be put together by QEMU before 10.2."""
     return "running" in node.run("virsh", "domstate", "default_moving")
-
-
-@contextmanager
-def restarting(node: Node) -> Iterator[list[int]]:
-    """Start libvirtd again whenever it ends, as systemd does; gives how often."""
-    ends: list[int] = []
-    stop = threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(0.5):
-            if node.libvirtd_pid is None:
-                ends.append(len(ends) + 1)
-                node.start_libvirtd()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield ends
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("way", list(WAYS))
